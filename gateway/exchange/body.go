@@ -1,0 +1,81 @@
+package exchange
+
+import "io"
+
+// Body is a request's body. It can keep what was read of it, up to a cap, so
+// that a retry or a mirror can send it again.
+type Body struct {
+	// Length is the declared length; -1 where the client did not say.
+	Length int64
+
+	src  io.Reader
+	kept []byte
+	pos  int // next byte of kept to be read again
+	max  int
+	lost bool // more went by than kept may hold
+	eof  bool
+}
+
+// Set gives the body its source; length -1 means unknown, src nil means none.
+func (b *Body) Set(src io.Reader, length int64) {
+	if src == nil {
+		length = 0
+	}
+	b.reset()
+	b.src, b.Length, b.eof = src, length, src == nil
+}
+
+// Empty reports whether there is no body at all.
+func (b *Body) Empty() bool { return b.src == nil }
+
+// Keep asks that up to max bytes be kept for Rewind. To be called before the first Read.
+func (b *Body) Keep(max int) { b.max = max }
+
+// Read reads again what was kept, then the source.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.pos < len(b.kept) {
+		n := copy(p, b.kept[b.pos:])
+		b.pos += n
+		return n, nil
+	}
+	if b.eof {
+		return 0, io.EOF
+	}
+	n, err := b.src.Read(p)
+	if n > 0 && !b.lost {
+		if len(b.kept)+n > b.max {
+			b.lost = true
+			b.kept, b.pos = b.kept[:0], 0
+		} else {
+			b.kept = append(b.kept, p[:n]...)
+			b.pos = len(b.kept)
+		}
+	}
+	if err == io.EOF {
+		b.eof = true
+	}
+	return n, err
+}
+
+// Rewind makes the next Read start at the first byte, or fails with
+// ErrBodyTooBig where that is gone.
+func (b *Body) Rewind() error {
+	if b.lost {
+		return ErrBodyTooBig
+	}
+	b.pos = 0
+	return nil
+}
+
+// Replayable reports whether the body can certainly be sent a second time.
+func (b *Body) Replayable() bool {
+	if b.Empty() {
+		return true
+	}
+	return !b.lost && (b.eof || b.Length >= 0 && b.Length <= int64(b.max))
+}
+
+// Kept returns the whole body where all of it has been read and kept.
+func (b *Body) Kept() ([]byte, bool) { return b.kept, b.eof && !b.lost }
+
+func (b *Body) reset() { *b = Body{kept: b.kept[:0]} }

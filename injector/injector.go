@@ -1,0 +1,120 @@
+// Package injector runs experiments: it decides when one may start, keeps its
+// faults leased while it runs, stops it early when users suffer more than was
+// agreed, and judges what was seen against what was expected.
+package injector
+
+import "time"
+
+// State is where a run stands. What it proved is its Verdict, a different thing.
+type State string
+
+// The states. Recovering waits until every gateway has given back the fault.
+const (
+	Draft           State = "draft"
+	PendingApproval State = "pending_approval"
+	Scheduled       State = "scheduled"
+	Arming          State = "arming"
+	Baseline        State = "baseline"
+	Injecting       State = "injecting"
+	Recovering      State = "recovering"
+	Completed       State = "completed"
+	Aborting        State = "aborting"
+	Aborted         State = "aborted"
+	Rejected        State = "rejected"
+	Cancelled       State = "cancelled"
+	Skipped         State = "skipped"
+	Expired         State = "expired"
+	EngineError     State = "engine_error"
+)
+
+// Verdict is what a finished run proved.
+type Verdict string
+
+// The verdicts. Missing data is never a pass.
+const (
+	Passed       Verdict = "passed"
+	Failed       Verdict = "failed"
+	Inconclusive Verdict = "inconclusive"
+	NotEvaluated Verdict = "not_evaluated"
+)
+
+// Run is one execution of a scenario, whole enough to be shown.
+type Run struct {
+	ID       string // "r-" and a short time-sortable id
+	Scenario string
+	Title    string
+	Service  string // the target
+	GameDay  string // "" for a single run
+	State    State
+	Reason   string // of a skip, abort or error
+	Verdict  Verdict
+	Why      string // one sentence: why this verdict
+	Text     string // the scenario document, as approved
+	Hash     string // of Text
+	Epoch    int64  // fence: every write names it
+	Actor    string // who or what started it
+
+	PlannedAt                                           time.Time
+	StartedAt, BaselineAt, InjectAt, RecoverAt, EndedAt time.Time
+	BaselineFor, InjectFor, RecoverFor                  time.Duration
+
+	Receipts   []Receipt
+	Assertions []Assertion
+	// Counts while the fault was armed, summed over gateways.
+	Attempts, Injected int64 // tries that reached the fault layer; that were hit
+	ExpectedPPM        int64 // the share asked for
+	Good, Bad          int64 // client requests of the target while injecting
+	BudgetSpentPPM     int64 // of the window budget, by this run
+}
+
+// Receipt is one gateway's word on one fault: armed, then removed (or gone by
+// the lease).
+type Receipt struct {
+	Gateway   string
+	Fault     string
+	Hash      string
+	ArmedAt   time.Time
+	RemovedAt time.Time
+	ByLease   bool // removal is proven by the lease, not by a receipt
+}
+
+// Result of an assertion. NoData never passes.
+type Result string
+
+// The results.
+const (
+	Pass    Result = "pass"
+	Fail    Result = "fail"
+	NoData  Result = "no_data"
+	Errored Result = "error"
+	Pending Result = "pending"
+)
+
+// Assertion is one expectation and what was seen.
+type Assertion struct {
+	ID, Phase string // steady, during, after
+	Text      string // what was expected, in words
+	Expected  string // with unit
+	Seen      string // with unit and sample size
+	N         int64
+	Result    Result
+}
+
+// Event is one line of a run's log.
+type Event struct {
+	At    time.Time
+	Run   string
+	Kind  string // state, receipt, guard, note
+	Text  string
+	Actor string
+}
+
+// Schedule is when a scenario runs by itself.
+type Schedule struct {
+	ID, GameDay, Title string
+	Scenario           string
+	Cron, Zone         string
+	NextAt             time.Time
+	LastRun            string
+	Enabled            bool
+}
