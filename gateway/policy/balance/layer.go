@@ -1,0 +1,79 @@
+package balance
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"breakwater/gateway/exchange"
+	"breakwater/internal/retrylog"
+)
+
+// Layer sends each try to an endpoint of cfg, by what p knows of them. It opens
+// the try's entry in the event and closes it with status or kind and latency.
+func Layer(cfg Config, p *Pool) exchange.Layer {
+	cfg = cfg.filled()
+	endpoints := p.Endpoints(cfg, time.Now())
+	return func(next exchange.Service) exchange.Service {
+		return exchange.Func(func(x *exchange.Exchange) error { return serve(x, cfg, endpoints, next) })
+	}
+}
+
+func serve(x *exchange.Exchange, cfg Config, endpoints []*Endpoint, next exchange.Service) error {
+	start := time.Now()
+	e := Pick(cfg, endpoints, x.Event.Tries, start)
+	if e == nil {
+		return &exchange.Refusal{Policy: "balance", Reason: "no_endpoint", Status: 503}
+	}
+	x.Endpoint = e.Address
+	x.Event.Tries = append(x.Event.Tries, retrylog.Try{Endpoint: e.Address})
+	mark := x.Mark()
+	e.inFlight.Add(1)
+	x.OnEnd(e)
+
+	err := next.Serve(x)
+
+	now := time.Now()
+	r := Result{Outcome: exchange.Classify(err, x.Response.Status), Status: x.Response.Status, Took: now.Sub(start)}
+	try := x.Try()
+	try.LatencyUS = r.Took.Microseconds()
+	if err == nil {
+		try.Status = r.Status
+		r.RetryAfter = retryAfter(x.Response.Head.Get("Retry-After"), now)
+	} else if try.Kind == "" {
+		try.Kind = string(kind(err, r.Outcome))
+	}
+	e.Observe(cfg, now, r)
+	if err != nil {
+		x.EndTo(mark, r.Outcome)
+	}
+	return err
+}
+
+// kind names an error for the event; the fault layer and the timeouts may
+// return others than the wire's own.
+func kind(err error, o retrylog.Outcome) exchange.Kind {
+	if ue, ok := errors.AsType[*exchange.UpstreamError](err); ok {
+		return ue.Kind
+	}
+	if o == retrylog.Timeout || o == retrylog.ClientAbort {
+		return exchange.Canceled
+	}
+	return ""
+}
+
+// retryAfter reads both forms of the field (RFC 9110 section 10.2.3); anything
+// else counts as none.
+func retryAfter(v string, now time.Time) time.Duration {
+	if v == "" {
+		return 0
+	}
+	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}
