@@ -1,0 +1,114 @@
+package pglocal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// postmaster is what a running PostgreSQL writes about itself into its data directory.
+type postmaster struct {
+	pid    int
+	socket string
+}
+
+// postmaster reads the pid file and reports whether the process it names lives
+// and really is the one of our data directory.
+func (p place) postmaster() (postmaster, bool) {
+	b, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
+	if err != nil {
+		return postmaster{}, false
+	}
+	m, ok := parsePostmaster(string(b))
+	if !ok || !p.serves(m.pid) {
+		return postmaster{}, false
+	}
+	if m.socket == "" { // the file is written in steps
+		m.socket = p.socket
+	}
+	return m, true
+}
+
+// parsePostmaster reads the lines pid, data directory, start time, port, socket directory.
+func parsePostmaster(s string) (postmaster, bool) {
+	lines := strings.Split(s, "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 1 {
+		return postmaster{}, false
+	}
+	m := postmaster{pid: pid}
+	if len(lines) > 4 {
+		m.socket = strings.TrimSpace(lines[4])
+	}
+	return m, true
+}
+
+// serves reports whether pid is a postgres that works in our data directory. A
+// number alone proves nothing: after a reboot it belongs to anybody.
+func (p place) serves(pid int) bool {
+	if !alive(pid) {
+		return false
+	}
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
+		data, err := filepath.EvalSymlinks(p.data())
+		return err == nil && cwd == data
+	}
+	out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && strings.Contains(string(out), "postgres") && strings.Contains(string(out), p.data())
+}
+
+// clearStale removes lock files that name a live process which is not ours: the
+// number went to someone else over a reboot, and PostgreSQL would refuse to
+// start. Those that name nobody it handles itself, and better: it also looks
+// for children of the dead one. Only the owner of the place calls it.
+func (p place) clearStale() {
+	for _, name := range []string{
+		filepath.Join(p.data(), "postmaster.pid"),
+		filepath.Join(p.socket, ".s.PGSQL."+port+".lock"),
+	} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if m, ok := parsePostmaster(string(b)); ok && alive(m.pid) && !p.serves(m.pid) {
+			_ = os.Remove(name) // what cannot be removed PostgreSQL will name
+		}
+	}
+}
+
+// alive reports whether there is a process pid that still runs. One that has
+// ended and that nobody waited for, as the first process of many containers
+// never does, is not.
+func alive(pid int) bool {
+	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+		return false
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true // no such file system here
+	}
+	_, state, _ := strings.Cut(string(b), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// own takes the lock of the place, or returns nil where a live process has it.
+// The kernel gives it back when the process ends, in whatever way.
+func own(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "owner.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("take the lock: %w", err)
+	}
+	return f, nil
+}
