@@ -52,8 +52,9 @@ type Objective struct {
 }
 
 // Budget is an Objective weighed against a Tally at one instant. Allowed and
-// Remaining are whole events, floored; PPM figures are parts per million of the
-// budget, floored toward minus infinity, and only for showing.
+// Remaining are whole events, floored. RemainingPPM is in parts per million of
+// the budget, floored toward minus infinity; SpentPPM is what it leaves of a
+// million, so that the two always add up. PPM figures are only for showing.
 type Budget struct {
 	Tally        Tally
 	Valid        int64 // Good + Bad
@@ -96,6 +97,9 @@ type Status struct {
 	// Spark holds the burn rate (milli) of the last 24 hours, one value an hour,
 	// -1 where there was no data.
 	Spark []int64
+	// FrozenAt and GoodSince are the two clocks of a freeze: when it began, and
+	// since when enough budget has been back (zero: not now).
+	FrozenAt, GoodSince time.Time
 }
 
 // Point is one step of a burn-down: the budget left at an instant.

@@ -1,0 +1,281 @@
+package slo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config is what an Evaluator needs.
+type Config struct {
+	Policy Policy        // zero: DefaultPolicy
+	Every  time.Duration // of Run; zero: a second
+	// Whole is how often coverage and forecasts are made anew; zero: 30 s.
+	Whole time.Duration
+	Log   *slog.Logger // nil: none
+}
+
+// Health says whether evaluation works, and since when it does not.
+type Health struct {
+	LastAt    time.Time // last good evaluation; zero: none yet
+	AwaySince time.Time // first failure since; zero: all is well
+	Err       string
+}
+
+// Evaluator weighs every objective again and again, and remembers the last good
+// evaluation for whoever asks. It is safe for concurrent use; Tick runs one at a
+// time, and several replicas may tick on one ledger.
+type Evaluator struct {
+	ledger Ledger
+	cfg    Config
+
+	tick    sync.Mutex // held through a Tick
+	wholeAt time.Time
+	slow    map[key]slow
+
+	mu     sync.RWMutex
+	last   []Status
+	health Health
+}
+
+type key struct{ objective, env string }
+
+// slow is what is kept from one whole reading to the next.
+type slow struct {
+	revision int64
+	coverage int64
+	hours    []Slot
+	thawAt   time.Time
+	thawFor  State // the clocks thawAt was made from
+}
+
+// NewEvaluator returns an Evaluator over ledger.
+func NewEvaluator(ledger Ledger, cfg Config) *Evaluator {
+	if cfg.Policy == (Policy{}) {
+		cfg.Policy = DefaultPolicy()
+	}
+	if cfg.Every == 0 {
+		cfg.Every = time.Second
+	}
+	if cfg.Whole == 0 {
+		cfg.Whole = 30 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Evaluator{ledger: ledger, cfg: cfg, slow: map[key]slow{}}
+}
+
+// Policy is the freeze policy in force.
+func (e *Evaluator) Policy() Policy { return e.cfg.Policy }
+
+// Statuses returns the last good evaluation, by service and objective. Each
+// Status says when it was made and until when its data reaches; with the ledger
+// away it stays what it was. The caller owns the slice, not what it points to.
+func (e *Evaluator) Statuses() []Status {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return slices.Clone(e.last)
+}
+
+// Health says whether the last Tick worked.
+func (e *Evaluator) Health() Health {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.health
+}
+
+// Run evaluates every Config.Every until ctx ends.
+func (e *Evaluator) Run(ctx context.Context) error {
+	t := time.NewTicker(e.cfg.Every)
+	defer t.Stop()
+	for {
+		// A tick may not outlast the ledger's patience: a dead connection must
+		// show as "away", not as a page that silently grows old.
+		each, cancel := context.WithTimeout(ctx, max(10*time.Second, 2*e.cfg.Every))
+		_ = e.Tick(each, time.Now().UTC()) // kept in Health, logged by Tick
+		cancel()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// Tick evaluates every objective at now and stores what it decided. On an error
+// the last evaluation stays, and Health says since when.
+func (e *Evaluator) Tick(ctx context.Context, now time.Time) error {
+	e.tick.Lock()
+	defer e.tick.Unlock()
+	now = now.UTC().Truncate(time.Microsecond) // as the ledger keeps it
+	statuses, err := e.evaluate(ctx, now)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		if e.health.AwaySince.IsZero() && ctx.Err() != context.Canceled {
+			e.health.AwaySince = now
+			e.cfg.Log.Error("evaluation stopped", "err", err, "last_at", e.health.LastAt)
+		}
+		e.health.Err = err.Error()
+		return err
+	}
+	if !e.health.AwaySince.IsZero() {
+		e.cfg.Log.Info("evaluation resumed", "away_seconds", int64(now.Sub(e.health.AwaySince).Seconds()))
+	}
+	e.last, e.health = statuses, Health{LastAt: now}
+	return nil
+}
+
+func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, error) {
+	whole := e.wholeAt.IsZero() || now.Sub(e.wholeAt) >= e.cfg.Whole || now.Before(e.wholeAt)
+	if whole {
+		if err := e.ledger.RollHours(ctx); err != nil {
+			return nil, fmt.Errorf("roll up hours: %w", err)
+		}
+	}
+	windows := allWindows()
+	read, err := e.ledger.ReadBudgets(ctx, Question{Now: now, Burns: windows, Whole: whole})
+	if err != nil {
+		return nil, fmt.Errorf("read budgets: %w", err)
+	}
+	if !whole && e.strangers(read) {
+		// A new or changed objective has no coverage yet, and none would read as
+		// missing data: ask again, for everything.
+		whole = true
+		if read, err = e.ledger.ReadBudgets(ctx, Question{Now: now, Burns: windows, Whole: true}); err != nil {
+			return nil, fmt.Errorf("read budgets: %w", err)
+		}
+	}
+	if whole {
+		fresh := make(map[key]slow, len(read))
+		for _, m := range read {
+			fresh[keyOf(m)] = slow{revision: m.Objective.Revision, coverage: m.CoveragePPM, hours: m.Hours}
+		}
+		e.slow, e.wholeAt = fresh, now
+	}
+
+	statuses := make([]Status, 0, len(read))
+	changes := make([]Change, 0, len(read))
+	for _, m := range read {
+		s, c, err := e.weigh(ctx, m, windows, now)
+		if err != nil {
+			return nil, err
+		}
+		statuses = append(statuses, s)
+		if m.Env != "" { // nothing was ever seen: there is no state to keep
+			changes = append(changes, c)
+		}
+	}
+	if err := e.ledger.WriteBudgets(ctx, changes); err != nil {
+		return nil, fmt.Errorf("write states: %w", err)
+	}
+	for _, c := range changes {
+		if c.Moved() {
+			e.cfg.Log.Info("budget level changed", "service", c.Service, "env", c.Env, "objective", c.Objective,
+				"from", c.From.Level, "to", c.To.Level, "reason", c.To.Reason)
+		}
+	}
+	slices.SortStableFunc(statuses, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(a.Objective.Service, b.Objective.Service), cmp.Compare(a.Objective.ID, b.Objective.ID), cmp.Compare(a.Env, b.Env))
+	})
+	return statuses, nil
+}
+
+func keyOf(m Measured) key { return key{m.Objective.ID, m.Env} }
+
+func (e *Evaluator) strangers(read []Measured) bool {
+	return slices.ContainsFunc(read, func(m Measured) bool {
+		known, ok := e.slow[keyOf(m)]
+		return !ok || known.revision != m.Objective.Revision
+	})
+}
+
+// weigh turns one reading into its status and its next state.
+func (e *Evaluator) weigh(ctx context.Context, m Measured, windows []time.Duration, now time.Time) (Status, Change, error) {
+	known := e.slow[keyOf(m)]
+	next := Next(e.cfg.Policy, m.State, Measurement{
+		TargetPPB: m.Objective.TargetPPB, Closed: m.Closed, Running: m.Running, CoveragePPM: known.coverage,
+	}, now)
+	s := Status{
+		Objective: m.Objective, Env: m.Env, At: now, DataUntil: m.DataUntil,
+		Budget: Weigh(m.Objective, m.Running), CoveragePPM: known.coverage,
+		Level: next.Level, Measured: next.Measured, Since: next.Since, Reason: next.Reason,
+		FrozenAt: next.FrozenAt, GoodSince: next.GoodSince,
+	}
+	for i, w := range windows {
+		if i < len(m.Burns) {
+			s.Burns = append(s.Burns, Burning(m.Objective, w, m.Burns[i]))
+		}
+	}
+	s.Spark = spark(m.Objective, known.hours, m.DataUntil)
+	if pace := PaceOf(known.hours, m.DataUntil.Add(-2*time.Hour).Truncate(time.Hour), m.DataUntil); next.Measured != Frozen {
+		if hour := burnOf(s.Burns, time.Hour); hour.Valid > 0 {
+			pace = Pace{Valid: hour.Valid, Bad: hour.Bad, Per: min(time.Hour, max(pace.Per, step))}
+		}
+		s.EmptyAt = EmptyAt(m.Objective, known.hours, pace, now)
+	}
+	if next.Level == Frozen {
+		at, err := e.thaw(ctx, m, &known, next, now)
+		if err != nil {
+			return s, Change{}, err
+		}
+		s.ThawAt = at
+		e.slow[keyOf(m)] = known
+	}
+	return s, Change{Objective: m.Objective.ID, Service: m.Objective.Service, Env: m.Env, From: m.State, To: next, Status: s}, nil
+}
+
+// thaw walks the minutes of the window, which are many: only anew when a whole
+// reading was made or one of the freeze's clocks was set.
+func (e *Evaluator) thaw(ctx context.Context, m Measured, known *slow, s State, now time.Time) (time.Time, error) {
+	if known.thawFor.FrozenAt.Equal(s.FrozenAt) && known.thawFor.GoodSince.Equal(s.GoodSince) && !known.thawFor.FrozenAt.IsZero() {
+		return known.thawAt, nil
+	}
+	until := m.DataUntil.Add(time.Minute - 1).Truncate(time.Minute)
+	slots := known.hours
+	// Minutes are kept for 35 days; of a longer promise the hours must do.
+	if m.Objective.Window <= 35*24*time.Hour {
+		var err error
+		slots, err = e.ledger.ReadMinutes(ctx, m.Objective.Service, m.Env, until.Add(-m.Objective.Window), until)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read the minutes of %s: %w", m.Objective.ID, err)
+		}
+	}
+	pace := PaceOf(slots, until.Add(-min(24*time.Hour, m.Objective.Window)), until)
+	known.thawAt, known.thawFor = ThawAt(e.cfg.Policy, m.Objective, s, slots, pace, now), s
+	return known.thawAt, nil
+}
+
+func burnOf(burns []Burn, window time.Duration) Burn {
+	for _, b := range burns {
+		if b.Window == window {
+			return b
+		}
+	}
+	return Burn{Window: window, NoData: true}
+}
+
+// Burn returns the burn rate over window, NoData if it was not measured.
+func (s Status) Burn(window time.Duration) Burn { return burnOf(s.Burns, window) }
+
+// Worst returns the status that rules a set, the most alarming level first, then
+// the least budget; false for an empty set. The reason of the set is its reason.
+func Worst(set []Status) (Status, bool) {
+	if len(set) == 0 {
+		return Status{}, false
+	}
+	return slices.MinFunc(set, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(Rank(b.Level), Rank(a.Level)), cmp.Compare(a.Budget.RemainingPPM, b.Budget.RemainingPPM))
+	}), true
+}
+
+// Rank orders levels by alarm. Unknown stands above normal and below a level
+// that is known to be bad.
+func Rank(l Level) int {
+	return slices.Index([]Level{Normal, Unknown, Warn, Emergency, Frozen}, l)
+}

@@ -1,0 +1,112 @@
+package slo
+
+import (
+	"math/big"
+	"math/bits"
+)
+
+// Weigh turns counts into a budget. It decides on integers alone; negative
+// counts, which only a damaged ledger could hold, weigh as none.
+func Weigh(o Objective, t Tally) Budget {
+	return weigh(o.TargetPPB, max(t.Good, 0), max(t.Bad, 0), t)
+}
+
+// Slices is the budget of an objective that counts spans of time instead of
+// events. A slice without traffic is good by absence, and counted apart.
+type Slices struct {
+	Total, Bad, Measured int64
+}
+
+// Unmeasured is how many slices had no traffic or are still to come.
+func (s Slices) Unmeasured() int64 { return max(s.Total-s.Measured, 0) }
+
+// MeasuredPPM is the share of slices that had traffic.
+func (s Slices) MeasuredPPM() int64 { return ratio(s.Measured, s.Total, million) }
+
+// WeighSlices is Weigh for slices: the denominator is the whole window, so that
+// missing data neither shrinks it nor counts as failure.
+func WeighSlices(o Objective, s Slices) Budget {
+	return weigh(o.TargetPPB, max(s.Total-s.Bad, 0), max(s.Bad, 0), Tally{Good: s.Total - s.Bad, Bad: s.Bad})
+}
+
+func weigh(target, good, bad int64, t Tally) Budget {
+	b := Budget{Tally: t, Valid: good + bad}
+	if b.Valid == 0 {
+		b.NoData = true
+		return b
+	}
+	b.Allowed = mulDiv(b.Valid, whole-target, whole)
+	b.Remaining = b.Allowed - bad
+	// remaining = 1 - bad/(b*N), rounded down: spent is rounded up.
+	spent := new(big.Int).Mul(big.NewInt(bad), big.NewInt(whole*million))
+	room := new(big.Int).Mul(big.NewInt(b.Valid), big.NewInt(whole-target))
+	rest := new(big.Int)
+	spent.QuoRem(spent, room, rest)
+	b.SpentPPM = spent.Int64()
+	if rest.Sign() > 0 {
+		b.SpentPPM++
+	}
+	b.RemainingPPM = million - b.SpentPPM
+	return b
+}
+
+// Met reports whether the objective is kept: G*10^9 >= t*N, so a service at
+// exactly its target keeps it. Without data there is nothing to break.
+func Met(o Objective, t Tally) bool {
+	return !Over(o.TargetPPB, t.Bad, t.Good+t.Bad)
+}
+
+// Over reports whether more than the whole budget is spent: c > 1.
+func Over(target, bad, valid int64) bool {
+	return compare(bad, whole, valid, whole-target) > 0
+}
+
+// SpentAtLeast reports whether c >= ppm/10^6, exactly. With no valid event
+// nothing is spent.
+func SpentAtLeast(target, bad, valid, ppm int64) bool {
+	if valid <= 0 {
+		return ppm <= 0
+	}
+	return compare(bad, whole*million, valid, (whole-target)*ppm) >= 0
+}
+
+// SpentBy is which part of the window's budget so many failures are, in ppm: the
+// figure that stays right when traffic is uneven (valid is of the whole window).
+func SpentBy(target, bad, valid int64) int64 {
+	if valid <= 0 {
+		return 0
+	}
+	n := new(big.Int).Mul(big.NewInt(bad), big.NewInt(whole*million))
+	return n.Quo(n, new(big.Int).Mul(big.NewInt(valid), big.NewInt(whole-target))).Int64()
+}
+
+// compare compares a*b with c*d in 128 bits. Negative factors weigh as zero.
+func compare(a, b, c, d int64) int {
+	h1, l1 := bits.Mul64(uint64(max(a, 0)), uint64(max(b, 0)))
+	h2, l2 := bits.Mul64(uint64(max(c, 0)), uint64(max(d, 0)))
+	switch {
+	case h1 != h2 && h1 < h2, h1 == h2 && l1 < l2:
+		return -1
+	case h1 == h2 && l1 == l2:
+		return 0
+	}
+	return 1
+}
+
+// mulDiv is floor(a*b/c) for a, b >= 0 and a quotient that fits.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(q)
+}
+
+// ratio is floor(part/all*unit), 0 when there is nothing.
+func ratio(part, all, unit int64) int64 {
+	if all <= 0 || part <= 0 {
+		return 0
+	}
+	if part >= all {
+		return unit
+	}
+	return mulDiv(part, unit, all)
+}
