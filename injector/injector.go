@@ -54,6 +54,18 @@ type Run struct {
 	Epoch    int64  // fence: every write names it
 	Actor    string // who or what started it
 
+	// Schedule and Seq say which occurrence it belongs to and its place in the
+	// game day, from 0; the run after waits until this one has ended.
+	Schedule string
+	Seq      int
+	// DueAt is when it may start: PlannedAt, or when it was approved. The start
+	// deadline counts from it.
+	DueAt  time.Time
+	Starts int // how often it was armed
+	// CapPPM is the share of the window's budget it may spend; 0: only what the
+	// scenario itself says.
+	CapPPM int64
+
 	PlannedAt                                           time.Time
 	StartedAt, BaselineAt, InjectAt, RecoverAt, EndedAt time.Time
 	BaselineFor, InjectFor, RecoverFor                  time.Duration
@@ -76,6 +88,8 @@ type Receipt struct {
 	ArmedAt   time.Time
 	RemovedAt time.Time
 	ByLease   bool // removal is proven by the lease, not by a receipt
+	PPM       int64
+	Boot      string // of the gateway when it armed
 }
 
 // Result of an assertion. NoData never passes.
@@ -117,4 +131,20 @@ type Schedule struct {
 	NextAt             time.Time
 	LastRun            string
 	Enabled            bool
+
+	Scenarios []string // all of the game day, in order; Scenario is the first
+	GrantPPM  int64    // of the budget, what a run may spend without approval
+	Text      string   // the document it came from
+	// Last are the newest decisions, newest first.
+	Last []Occurrence
+}
+
+// Occurrence is what was decided about one due instant.
+type Occurrence struct {
+	Schedule     string
+	ScheduledFor time.Time
+	DecidedAt    time.Time
+	Skipped      string // why nothing was started; "" where runs were
+	Detail       string // the reason in words
+	Runs         []string
 }
