@@ -104,7 +104,7 @@ create table event (
     service    text        not null,
     env        text        not null,
     at         timestamptz not null,
-    kind       text        not null check (kind in ('exchange', 'transition', 'config', 'notice')),
+    kind       text        not null check (kind in ('exchange', 'transition', 'config', 'notice', 'quarantine')),
     gateway    text        not null,
     experiment text        not null,
     request_id text        not null,
