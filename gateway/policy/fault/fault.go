@@ -29,6 +29,8 @@ type Fault struct {
 	LatencyMS int64  `json:"latency_ms,omitempty"`
 	Status    int    `json:"status,omitempty"` // 400 to 599
 	Body      string `json:"body,omitempty"`
+	// Headers of the error answer, such as Retry-After or X-Backend-Status.
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // Target says which tries may be hit. Service is compulsory: an empty selector

@@ -1,12 +1,25 @@
 package fault
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"breakwater/gateway/exchange"
+)
 
 // Caps are what no fault may pass, whoever asks for it.
 type Caps struct {
 	MaxPPM     int64         `json:"max_ppm"`     // 0: a million, which is no cap
 	MaxLatency time.Duration `json:"max_latency"` // 0: 30 s
 	MaxSleeps  int64         `json:"max_sleeps"`  // tries asleep at once; 0: 1000
+}
+
+func (c Caps) filled() Caps {
+	return Caps{cmp.Or(c.MaxPPM, 1_000_000), cmp.Or(c.MaxLatency, 30*time.Second), cmp.Or(c.MaxSleeps, 1000)}
 }
 
 // Lease is a fault and how long it may live.
@@ -26,35 +39,215 @@ type State struct {
 // Tally counts, since the process started, what one run did to one service.
 type Tally struct {
 	Run, Service string
-	Attempts     int64 // tries that reached the layer while the run was armed, and that it could have hit
-	Injected     int64
+	Attempts     int64 // tries in the target that reached the layer while the run was armed
+	Injected     int64 // of these, tries that were hit
 }
 
 // Table holds the live faults of a gateway. It is safe for concurrent use.
-type Table struct{}
+//
+// With nothing armed a try pays for one atomic load. Everything here is memory:
+// a process that restarts has no faults.
+type Table struct {
+	base   time.Time // leases are compared on the monotonic clock, from here
+	live   atomic.Pointer[snapshot]
+	sleeps atomic.Int64 // tries asleep now
+	most   atomic.Int64 // how many may be
+	missed atomic.Int64 // faults due that were not injected, for want of room
+
+	mu     sync.Mutex
+	caps   Caps
+	halted bool
+	counts map[[2]string]*counts // by run and service, kept when the run is over
+}
+
+// snapshot is what is armed: never changed, only replaced.
+type snapshot struct{ byService map[string][]*cell }
+
+// cell is one armed fault. Those who sleep for it hold a pointer to it, so that
+// disarming reaches requests already under way, and a renewal moves until
+// without building a snapshot.
+type cell struct {
+	Fault
+	hash    string
+	until   atomic.Int64 // nanoseconds since the table's base
+	gone    chan struct{}
+	headers []exchange.Field
+	counts  *counts
+}
+
+type counts struct{ attempts, injected atomic.Int64 }
 
 // NewTable returns a table without faults.
-func NewTable(caps Caps) *Table { return &Table{} }
+func NewTable(caps Caps) *Table {
+	t := &Table{base: start(), counts: map[[2]string]*counts{}}
+	t.SetCaps(caps)
+	return t
+}
+
+// SetCaps changes the caps; faults beyond them go at the next Replace.
+func (t *Table) SetCaps(caps Caps) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.caps = caps.filled()
+	t.most.Store(t.caps.MaxSleeps)
+}
 
 // Replace makes leases the whole of what is armed, as of now: a fault that is
 // not named is gone at once, and what sleeps for it wakes; one that is the same
-// by run, id and hash is renewed.
-func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) { return nil, nil }
+// by run, id and hash is renewed. Leases that are refused are told with a reason.
+func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.cells()
+	next := &snapshot{byService: map[string][]*cell{}}
+	kept := map[*cell]bool{}
+	seen := map[[2]string]bool{}
+	same := true
+	for _, l := range leases {
+		s := State{Run: l.Fault.Run, Fault: l.Fault.ID, Hash: l.Hash, PPM: l.Fault.PPM}
+		s.Reason = t.refuse(l, now)
+		if id := [2]string{s.Run, s.Fault}; seen[id] {
+			s.Reason = "named twice in one plan"
+		} else {
+			seen[id] = true
+		}
+		if s.Reason != "" {
+			refused = append(refused, s)
+			continue
+		}
+		c := find(old, l)
+		if c == nil {
+			c, same = t.newCell(l), false
+		}
+		kept[c] = true
+		c.until.Store(int64(l.Until.Sub(t.base)))
+		next.byService[c.Target.Service] = append(next.byService[c.Target.Service], c)
+		armed = append(armed, s)
+	}
+	if same && len(kept) == len(old) {
+		return armed, refused // renewals only: those who read keep their snapshot
+	}
+	t.publish(next)
+	for _, c := range old {
+		if !kept[c] {
+			close(c.gone)
+		}
+	}
+	return armed, refused
+}
 
-// Halt disarms everything, and refuses whatever comes until Resume.
-func (t *Table) Halt() {}
+// publish stores next, or nil where nothing is armed: that is what makes no
+// fault cost nothing.
+func (t *Table) publish(next *snapshot) {
+	if len(next.byService) == 0 {
+		t.live.Store(nil)
+		return
+	}
+	t.live.Store(next)
+}
+
+// find returns the armed cell that l renews. A rule of the same id but other
+// content is another fault: the old one ends.
+func find(cells []*cell, l Lease) *cell {
+	for _, c := range cells {
+		if c.Run == l.Fault.Run && c.ID == l.Fault.ID && c.hash == l.Hash && same(c.Fault, l.Fault) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (t *Table) newCell(l Lease) *cell {
+	c := &cell{Fault: l.Fault, hash: l.Hash, gone: make(chan struct{})}
+	for name, value := range l.Fault.Headers {
+		c.headers = append(c.headers, exchange.Field{Name: name, Value: value})
+	}
+	slices.SortFunc(c.headers, func(a, b exchange.Field) int { return strings.Compare(a.Name, b.Name) })
+	key := [2]string{l.Fault.Run, l.Fault.Target.Service}
+	if t.counts[key] == nil {
+		t.counts[key] = &counts{}
+	}
+	c.counts = t.counts[key]
+	return c
+}
+
+func (t *Table) cells() []*cell {
+	var out []*cell
+	if s := t.live.Load(); s != nil {
+		for _, cells := range s.byService {
+			out = append(out, cells...)
+		}
+	}
+	return out
+}
+
+// Halt disarms everything, and refuses whatever comes until Resume. It is the
+// kill switch: it needs nobody else, and wins every race.
+func (t *Table) Halt() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.halted = true
+	old := t.cells()
+	t.live.Store(nil)
+	for _, c := range old {
+		close(c.gone)
+	}
+}
 
 // Resume lets the next Replace arm again.
-func (t *Table) Resume() {}
+func (t *Table) Resume() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.halted = false
+}
 
 // Halted reports whether Halt holds.
-func (t *Table) Halted() bool { return false }
+func (t *Table) Halted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.halted
+}
 
-// Armed lists the faults alive at now.
-func (t *Table) Armed(now time.Time) []State { return nil }
+// Armed lists the faults alive at now, by run and id.
+func (t *Table) Armed(now time.Time) []State {
+	var out []State
+	for _, c := range t.cells() {
+		if c.left(t.since(now)) > 0 {
+			out = append(out, State{Run: c.Run, Fault: c.ID, Hash: c.hash, PPM: c.PPM})
+		}
+	}
+	slices.SortFunc(out, func(a, b State) int {
+		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Fault, b.Fault))
+	})
+	return out
+}
 
-// Tallies lists the counts of all runs since the process started.
-func (t *Table) Tallies() []Tally { return nil }
+// Tallies lists the counts of all runs since the process started, by run and service.
+func (t *Table) Tallies() []Tally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]Tally, 0, len(t.counts))
+	for key, c := range t.counts {
+		out = append(out, Tally{Run: key[0], Service: key[1], Attempts: c.attempts.Load(), Injected: c.injected.Load()})
+	}
+	slices.SortFunc(out, func(a, b Tally) int {
+		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Service, b.Service))
+	})
+	return out
+}
 
-// SetCaps changes the caps; faults beyond them go at the next Replace.
-func (t *Table) SetCaps(caps Caps) {}
+// Missed counts faults that were due and not injected, since too many tries were
+// asleep already.
+func (t *Table) Missed() int64 { return t.missed.Load() }
+
+func (t *Table) since(now time.Time) int64 { return int64(now.Sub(t.base)) }
+
+// left is what remains of the lease at an instant since the table's base.
+func (c *cell) left(at int64) time.Duration {
+	select {
+	case <-c.gone:
+		return 0
+	default:
+		return time.Duration(c.until.Load() - at)
+	}
+}
