@@ -48,6 +48,7 @@ type key struct{ objective, env string }
 type slow struct {
 	revision int64
 	coverage int64
+	reported Tally // its Lost, MeasuredMins and ExpectedMins
 	hours    []Slot
 	thawAt   time.Time
 	thawFor  State // the clocks thawAt was made from
@@ -154,7 +155,7 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 	if whole {
 		fresh := make(map[key]slow, len(read))
 		for _, m := range read {
-			fresh[keyOf(m)] = slow{revision: m.Objective.Revision, coverage: m.CoveragePPM, hours: m.Hours}
+			fresh[keyOf(m)] = slow{revision: m.Objective.Revision, coverage: m.CoveragePPM, reported: m.Running, hours: m.Hours}
 		}
 		e.slow, e.wholeAt = fresh, now
 	}
@@ -198,6 +199,7 @@ func (e *Evaluator) strangers(read []Measured) bool {
 // weigh turns one reading into its status and its next state.
 func (e *Evaluator) weigh(ctx context.Context, m Measured, windows []time.Duration, now time.Time) (Status, Change, error) {
 	known := e.slow[keyOf(m)]
+	m.Running.Lost, m.Running.MeasuredMins, m.Running.ExpectedMins = known.reported.Lost, known.reported.MeasuredMins, known.reported.ExpectedMins
 	next := Next(e.cfg.Policy, m.State, Measurement{
 		TargetPPB: m.Objective.TargetPPB, Closed: m.Closed, Running: m.Running, CoveragePPM: known.coverage,
 	}, now)

@@ -63,3 +63,41 @@ type Ledger interface {
 	// RollHours recomputes the hours whose minutes have changed.
 	RollHours(ctx context.Context) error
 }
+
+// Transition is one change of level, with the counts it was decided on.
+type Transition struct {
+	Service, Objective, Env string
+	At                      time.Time
+	From, To                Level
+	Reason                  string
+	Revision                int64
+	DataUntil               time.Time
+	Good, Bad               int64
+	CoveragePPM             int64
+}
+
+// RouteTally is what was counted on one route to one upstream over some span.
+type RouteTally struct {
+	Route, Upstream string
+	Tally           Tally
+	Hist            []int64 // internal/histogram, of valid exchanges
+}
+
+// Touched is a span in which an experiment touched a service's requests, minute
+// edges, and what it did to them.
+type Touched struct {
+	Experiment     string
+	From, To       time.Time
+	Exchanges, Bad int64
+}
+
+// Noteworthy is an event worth looking at by itself.
+type Noteworthy struct {
+	At         time.Time
+	Kind       string // exchange, transition, config, notice
+	Service    string
+	Gateway    string
+	Experiment string
+	RequestID  string
+	Body       []byte // the retrylog record, JSON
+}

@@ -110,3 +110,6 @@ func ratio(part, all, unit int64) int64 {
 	}
 	return mulDiv(part, unit, all)
 }
+
+// Part is part of all in parts per million, rounded down; 0 when there is nothing.
+func Part(part, all int64) int64 { return ratio(part, all, million) }
