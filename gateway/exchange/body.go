@@ -75,6 +75,27 @@ func (b *Body) Replayable() bool {
 	return !b.lost && (b.eof || b.Length >= 0 && b.Length <= int64(b.max))
 }
 
+// Interrupt makes a Read of the source that waits, and every one to come, fail
+// until Resume. It may be called from another goroutine than the reader's.
+func (b *Body) Interrupt() {
+	if s, ok := b.src.(Resumer); ok {
+		s.Interrupt()
+	}
+}
+
+// Resume undoes Interrupt, as far as the source can go on at all.
+func (b *Body) Resume() {
+	if s, ok := b.src.(Resumer); ok {
+		s.Resume()
+	}
+}
+
+// Resumer is a source whose reads can be interrupted.
+type Resumer interface {
+	Interrupter
+	Resume()
+}
+
 // Kept returns the whole body where all of it has been read and kept.
 func (b *Body) Kept() ([]byte, bool) { return b.kept, b.eof && !b.lost }
 

@@ -60,6 +60,18 @@ type Response struct {
 	Local bool
 }
 
+// close returns the connection under the answer, or gives it up.
+func (r *Response) close() {
+	if r.Body != nil {
+		_ = r.Body.Close()
+		r.Body = nil
+	}
+	if r.Tunnel != nil {
+		_ = r.Tunnel.Close()
+		r.Tunnel = nil
+	}
+}
+
 // Ender learns how an exchange or a try ended: permits, windows, logs.
 type Ender interface {
 	End(x *Exchange, o retrylog.Outcome)
@@ -138,19 +150,14 @@ func (x *Exchange) Mark() int { return len(x.enders) }
 
 // EndTo drops the try begun at mark: its answer is closed, its enders run.
 func (x *Exchange) EndTo(mark int, o retrylog.Outcome) {
-	if x.Response.Body != nil {
-		_ = x.Response.Body.Close() // closing returns the connection or gives it up
-	}
+	x.Response.close()
 	x.runEnders(mark, o)
 	x.Response.reset()
 }
 
 // End runs whatever enders are left. Only front and record call it.
 func (x *Exchange) End(o retrylog.Outcome) {
-	if x.Response.Body != nil {
-		_ = x.Response.Body.Close()
-		x.Response.Body = nil
-	}
+	x.Response.close()
 	x.Drop()
 	x.runEnders(0, o)
 }

@@ -68,6 +68,15 @@ func (x *Exchange) Waiting(i Interrupter) error {
 	return x.cause
 }
 
+// Unwait takes i back, where it is still what a cancel would interrupt.
+func (x *Exchange) Unwait(i Interrupter) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.waits == i {
+		x.waits = nil
+	}
+}
+
 // Cause is why the exchange was cancelled, or nil.
 func (x *Exchange) Cause() error {
 	x.mu.Lock()

@@ -1,0 +1,110 @@
+package wire
+
+import (
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"breakwater/gateway/exchange"
+)
+
+// readSize is the first size of a connection's read buffer; a longer head makes
+// it grow.
+const readSize = 4 << 10
+
+// conn is one connection, used by one exchange at a time.
+type conn struct {
+	nc       net.Conn
+	raw      syscall.RawConn
+	pool     *Pool
+	endpoint string
+	until    time.Time // idle no longer than this
+	reused   bool
+
+	buf  []byte
+	r, w int    // buf[r:w] is read and not yet used
+	out  []byte // the head, and a kept body
+
+	// Of the exchange under way.
+	send      *sender
+	gotBytes  bool // something of the answer came
+	keep      bool // may serve again after this answer
+	keepAlive time.Duration
+	cancelled atomic.Bool
+}
+
+// Interrupt implements exchange.Interrupter.
+func (c *conn) Interrupt() {
+	c.cancelled.Store(true)
+	_ = c.nc.SetDeadline(past()) // an error means it is closed already
+}
+
+// past is a deadline that has passed on any clock.
+func past() time.Time { return time.Unix(1, 0) }
+
+// setDeadline bounds reads and writes; a cancel that came before wins.
+func (c *conn) setDeadline(t time.Time) {
+	_ = c.nc.SetDeadline(t) // an error means it is closed, which the next call says too
+	if c.cancelled.Load() {
+		_ = c.nc.SetDeadline(past())
+	}
+}
+
+// setReadDeadline is setDeadline for reads alone: the sender may be writing.
+func (c *conn) setReadDeadline(t time.Time) {
+	_ = c.nc.SetReadDeadline(t)
+	if c.cancelled.Load() {
+		_ = c.nc.SetDeadline(past())
+	}
+}
+
+// fill reads more into the buffer, which has to have room.
+func (c *conn) fill() error {
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+	} else if c.w == len(c.buf) && c.r > 0 {
+		c.w = copy(c.buf, c.buf[c.r:c.w])
+		c.r = 0
+	}
+	n, err := c.nc.Read(c.buf[c.w:])
+	c.w += n
+	if n > 0 {
+		c.gotBytes = true
+		return nil
+	}
+	return err
+}
+
+// drop ends the exchange's use of c by closing it.
+func (c *conn) drop(x *exchange.Exchange) {
+	x.Unwait(c)
+	_ = c.nc.Close() // it is of no use any more, whatever close says
+	if c.send != nil {
+		c.send.join(c, x, 0)
+	}
+}
+
+// settle is how long a sender may need to notice that all is sent, after an
+// answer that came to its end.
+const settle = 50 * time.Millisecond
+
+// release ends the exchange's use of c after a whole answer: it may serve again
+// if everything went by the book.
+func (c *conn) release(x *exchange.Exchange) {
+	x.Unwait(c)
+	sent := c.send == nil || c.send.join(c, x, settle)
+	if !sent || !c.keep || c.r != c.w || c.cancelled.Load() {
+		_ = c.nc.Close()
+		return
+	}
+	_ = c.nc.SetDeadline(time.Time{})
+	c.send, c.gotBytes = nil, false
+	if len(c.buf) > 16<<10 { // one long head must not cost memory for ever
+		c.buf = make([]byte, readSize)
+	}
+	if cap(c.out) > 64<<10 {
+		c.out = nil
+	}
+	c.pool.put(c, time.Now())
+}
