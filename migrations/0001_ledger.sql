@@ -95,8 +95,6 @@ create table rollup_minute (
     primary key (service, env, route, upstream, experiment, at)
 ) with (fillfactor = 70); -- the running minute is updated every second: leave room for it in place
 
-create index rollup_minute_at on rollup_minute (service, at);
-
 -- Exchanges worth looking at one by one (not ok, retried, or touched by an
 -- experiment), and every transition, configuration change and notice. A sample
 -- with a bound, never the source of a count.
