@@ -1,0 +1,61 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"breakwater/injector"
+)
+
+type troubleView struct{ Title, Text, Code string }
+
+func (s *Server) trouble(w http.ResponseWriter, v view, status int, title, text string) {
+	s.fail(w, v, status, troubleView{Title: title, Text: text})
+}
+
+func (s *Server) fail(w http.ResponseWriter, v view, status int, t troubleView) {
+	s.show(w, v, status, "trouble", Page{Title: t.Title, Crumbs: []Link{{Name: t.Title}}}, t)
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.trouble(w, s.look(r), http.StatusNotFound, "Page not found", "Nothing stands at "+r.URL.Path+".")
+}
+
+// abort stops one run. Stopping twice is no mistake: the second answer is that of the first.
+func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
+	id := chi.URLParam(r, "id")
+	err := s.cfg.Drills.Abort(r.Context(), id, s.cfg.Actor(r))
+	switch {
+	case errors.Is(err, injector.ErrNotFound):
+		s.trouble(w, s.look(r), http.StatusNotFound, "No run "+id, "There is no run of this name, so nothing was stopped.")
+	case err != nil:
+		s.cfg.Log.Error("run cannot be aborted", "run", id, "err", err)
+		s.fail(w, s.look(r), http.StatusServiceUnavailable, troubleView{Title: "Run " + id + " was not stopped here", Code: "curl -X POST http://127.0.0.1:15000/faults/halt",
+			Text: "Control could not write the stop. Its faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
+	default:
+		s.Changed(topicDrills)
+		http.Redirect(w, r, runHref(id)+"?said=aborted", http.StatusSeeOther)
+	}
+}
+
+// halt stops everything, from any page, without a question asked.
+func (s *Server) halt(w http.ResponseWriter, r *http.Request) {
+	if err := s.cfg.Drills.HaltAll(r.Context(), s.cfg.Actor(r)); err != nil {
+		s.cfg.Log.Error("experiments cannot be halted", "err", err)
+		s.fail(w, s.look(r), http.StatusServiceUnavailable, troubleView{Title: "Experiments were not stopped here", Code: "curl -X POST http://127.0.0.1:15000/faults/halt",
+			Text: "Control could not write the stop. Faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
+		return
+	}
+	s.Changed(topicDrills)
+	http.Redirect(w, r, "/runs?said=halted", http.StatusSeeOther)
+}
+
+// menu is the page behind "More" on a phone: plain links.
+func (s *Server) menu(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	var p Page
+	s.frame(w, v, &p)
+	s.show(w, v, http.StatusOK, "menu", Page{Title: "Menu", Crumbs: []Link{{Name: "Menu"}}}, p)
+}

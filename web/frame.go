@@ -1,0 +1,170 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"breakwater/injector"
+	"breakwater/slo"
+)
+
+// frame fills what surrounds the content: navigation, notices, Stop all.
+func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
+	p.Env, p.Now, p.Zone = s.cfg.Env, v.clock(v.now), v.zoneName()
+	p.ZoneTitle = s.cfg.Zone.String()
+	p.Wall = p.Wall || v.r.URL.Query().Get("tv") == "1"
+	p.Query = v.r.URL.Query().Get("q")
+	p.Theme = theme(w, v.r)
+	p.Themes = themes(v.r, p.Theme)
+	if p.Topics == "" {
+		p.Topics = topicLedger + " " + topicDrills
+	}
+
+	running := v.running()
+	p.Running = strconv.Itoa(len(running))
+	if v.runsErr != nil {
+		p.Running = "?" // not 0: something may be running that cannot be seen
+	}
+	frozen := 0
+	for _, svc := range v.services {
+		if svc.worst().Level == slo.Frozen {
+			frozen++
+		}
+	}
+	p.Nav = []Link{
+		{Name: "Overview", Href: "/", Icon: "grid"},
+		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
+		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
+		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
+	}
+	p.Phone = []Link{
+		{Name: "Overview", Href: "/", Icon: "grid"},
+		{Name: "Runs", Href: "/runs", Icon: "play"},
+		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
+		{Name: "Gate", Href: "/gate", Icon: "gate"},
+		{Name: "More", Href: "/menu", Icon: "more"},
+	}
+	for _, links := range [][]Link{p.Nav, p.Phone} {
+		for i := range links {
+			links[i].Here = here(v.r.URL.Path, links[i].Href)
+		}
+	}
+	p.Notices = append(p.Notices, v.notices(frozen, running)...)
+}
+
+func some(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func here(path, href string) bool {
+	if href == "/" {
+		return path == "/" || strings.HasPrefix(path, "/services/")
+	}
+	return path == href || strings.HasPrefix(path, href+"/")
+}
+
+func (v view) notices(frozen int, running []injector.Run) []Notice {
+	var out []Notice
+	if v.away != "" {
+		out = append(out, Notice{Class: "warn", Icon: "s-warn", Lead: "Database away.", Text: v.away})
+	}
+	if frozen > 0 {
+		st := v.services[0].worst() // worst first, and frozen is the worst
+		n := Notice{Class: "frozen", Icon: "s-frozen", Lead: st.Objective.Service + " is frozen,",
+			Text: slo.Percent(st.Budget.SpentPPM) + " of budget spent. " + v.thaw(st), Link: &Link{Name: "Gate", Href: "/gate"}}
+		if frozen > 1 {
+			n.Lead = plural(frozen, "service is frozen,", "services are frozen,")
+			n.Text = st.Objective.Service + " most: " + n.Text
+		}
+		out = append(out, n)
+	}
+	if len(running) > 0 {
+		r := running[0]
+		n := Notice{Class: "chaos", Icon: "s-chaos", Lead: "Experiment running.",
+			Text: r.Title + ", " + v.phase(r) + ".", Link: &Link{Name: "Watch", Href: runHref(r.ID)}}
+		if len(running) > 1 {
+			n.Lead = strconv.Itoa(len(running)) + " experiments running."
+			n.Link = &Link{Name: "Watch", Href: "/runs"}
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// thaw says when a freeze ends, as far as that is known.
+func (v view) thaw(st slo.Status) string {
+	if st.ThawAt.IsZero() {
+		return "No thaw in sight."
+	}
+	return "Thaws at best " + v.soon(st.ThawAt) + "."
+}
+
+// phase is where a run stands: "inject 7:12 of 10:00".
+func (v view) phase(r injector.Run) string {
+	switch r.State {
+	case injector.Baseline:
+		return "baseline " + clock(v.now.Sub(r.BaselineAt)) + " of " + clock(r.BaselineFor)
+	case injector.Injecting:
+		return "inject " + clock(v.now.Sub(r.InjectAt)) + " of " + clock(r.InjectFor)
+	case injector.Recovering:
+		return "recover " + clock(v.now.Sub(r.RecoverAt)) + " of " + clock(r.RecoverFor)
+	}
+	return string(r.State)
+}
+
+func serviceHref(name string) string { return "/services/" + url.PathEscape(name) }
+func runHref(id string) string       { return "/runs/" + url.PathEscape(id) }
+
+// theme is the reader's choice: the query sets it and a cookie keeps it, so that
+// the choice needs no script.
+func theme(w http.ResponseWriter, r *http.Request) string {
+	known := func(t string) bool { return t == "light" || t == "dark" }
+	switch asked := r.URL.Query().Get("theme"); {
+	case known(asked):
+		http.SetCookie(w, &http.Cookie{Name: "theme", Value: asked, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		return asked
+	case asked == "system":
+		http.SetCookie(w, &http.Cookie{Name: "theme", Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		return ""
+	}
+	if c, err := r.Cookie("theme"); err == nil && known(c.Value) {
+		return c.Value
+	}
+	return ""
+}
+
+func themes(r *http.Request, now string) []Link {
+	if now == "" {
+		now = "system"
+	}
+	icons := map[string]string{"system": "auto", "light": "sun", "dark": "moon"}
+	var out []Link
+	for _, t := range []string{"system", "light", "dark"} {
+		out = append(out, Link{Name: "Theme: " + t, Href: with(r, "theme", t), Icon: icons[t], Here: t == now})
+	}
+	return out
+}
+
+// with is the same page with one parameter changed; "" removes it.
+func with(r *http.Request, key, value string) string {
+	q := r.URL.Query()
+	q.Del("theme")
+	q.Del("fragment")
+	q.Del(key)
+	if value != "" {
+		q.Set(key, value)
+	}
+	for k := range q {
+		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all"}, k) {
+			q.Del(k)
+		}
+	}
+	u := url.URL{Path: r.URL.Path, RawQuery: q.Encode()}
+	return u.String()
+}

@@ -1,0 +1,86 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"breakwater/slo"
+)
+
+// VerdictRow is the gate's answer for one service.
+type VerdictRow struct {
+	Name, Href       string
+	Mark, Chip       Chip
+	Bar              Bar
+	Left             string
+	Mute             bool
+	Reason, ReasonID string
+	Thaw             Time
+	ThawIn           string
+}
+
+// Freeze is one service that may not ship, with the way out.
+type Freeze struct {
+	Name, Href, In, Thaw, Why, Since, Spent string
+}
+
+type gateView struct {
+	Sub, Trouble string
+	Rows         []VerdictRow
+	Freezes      []Freeze
+}
+
+func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	var o gateView
+	counts := map[string]int{}
+	for _, svc := range v.services {
+		st := svc.worst()
+		row := VerdictRow{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Bar: budgetBar(st, "thin"), Left: slo.Percent(st.Budget.RemainingPPM)}
+		if st.Budget.NoData {
+			row.Left, row.Mute = "no data", true
+		}
+		d, err := s.cfg.Gate.Decide(r.Context(), svc.Name)
+		if err != nil {
+			o.Trouble = s.read(r.Context(), "Some verdicts", err)
+			d = Verdict{Decision: "unknown"}
+		}
+		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d), d.ReasonCode
+		if !d.ThawAt.IsZero() {
+			row.Thaw, row.ThawIn = v.day(d.ThawAt), v.in(d.ThawAt)
+		}
+		counts[row.Mark.Text]++
+		o.Rows = append(o.Rows, row)
+		if st.Level == slo.Frozen {
+			o.Freezes = append(o.Freezes, v.freeze(st))
+		}
+	}
+	var parts []string
+	for _, word := range []string{"allow", "deny", "hold", "unknown"} {
+		if n := counts[word]; n > 0 {
+			parts = append(parts, slo.Count(int64(n))+" "+word)
+		}
+	}
+	o.Sub = "No service yet."
+	if len(parts) > 0 {
+		o.Sub = strings.Join(parts, ", ") + "."
+	}
+	s.show(w, v, http.StatusOK, "gate", Page{Title: "Gate and freeze", Topics: topicLedger, Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
+}
+
+func verdictText(d Verdict) string {
+	if len(d.Reasons) > 0 {
+		return d.Reasons[0]
+	}
+	return spaced(d.ReasonCode)
+}
+
+func (v view) freeze(st slo.Status) Freeze {
+	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: st.Reason, Since: v.short(st.Since).Text,
+		Spent: slo.Percent(st.Budget.SpentPPM), In: "not yet", Thaw: "No thaw in sight: the failures that must leave the window are too recent, or still happening."}
+	if !st.ThawAt.IsZero() {
+		f.In = strings.TrimPrefix(v.in(st.ThawAt), "in ")
+		f.Thaw = "until the thaw, " + v.day(st.ThawAt).Text + ", if nothing else fails."
+	}
+	return f
+}

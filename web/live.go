@@ -1,0 +1,163 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"breakwater/injector"
+	"breakwater/slo"
+)
+
+// live draws the share of failing requests of the target over the whole run,
+// with the fault band behind it.
+func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
+	if run.StartedAt.IsZero() {
+		o.LiveTrouble = "The run has not started."
+		if !run.State.Ended() && !run.PlannedAt.IsZero() {
+			o.LiveTrouble = "The run starts " + v.soon(run.PlannedAt) + "."
+		} else if run.State.Ended() {
+			o.LiveTrouble = "The run never started, so there is nothing to draw."
+		}
+		return
+	}
+	from := run.StartedAt
+	to := from.Add(run.BaselineFor + run.InjectFor + run.RecoverFor)
+	if !run.EndedAt.IsZero() {
+		to = run.EndedAt
+	}
+	if v.now.After(to) && run.EndedAt.IsZero() {
+		to = v.now
+	}
+	if !to.After(from) {
+		to = from.Add(time.Minute)
+	}
+	points, err := s.cfg.Drills.Series(r.Context(), run.Service, "", from, to)
+	if o.LiveTrouble = s.read(r.Context(), "The series", err); err != nil {
+		return
+	}
+	points = merged(points, from, to)
+	if len(points) == 0 {
+		o.LiveTrouble = "No gateway has reported since the run began."
+		return
+	}
+	o.Live = v.liveChart(axis{from: from, to: to}, run, points)
+}
+
+// merged joins the points of several gateways into steps, 5 s or what gives at
+// most 120 of them: each gateway reports at instants of its own.
+func merged(points []injector.Point, from, to time.Time) []injector.Point {
+	step := 5 * time.Second
+	for to.Sub(from)/step > 120 {
+		step *= 2
+	}
+	var out []injector.Point
+	for _, p := range points {
+		at := from.Add((p.At.Sub(from) + step - 1) / step * step)
+		if n := len(out); n > 0 && out[n-1].At.Equal(at) {
+			last := &out[n-1]
+			last.Good, last.Bad = last.Good+p.Good, last.Bad+p.Bad
+			last.Attempts, last.Injected = last.Attempts+p.Attempts, last.Injected+p.Injected
+			continue
+		}
+		// A silent step between two is no data, not a straight line.
+		for n := len(out); n > 0 && at.Sub(out[n-1].At) > 2*step; n = len(out) {
+			out = append(out, injector.Point{At: out[n-1].At.Add(step)})
+		}
+		p.At = at
+		out = append(out, p)
+	}
+	return out
+}
+
+func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Chart {
+	at, failed, top := make([]time.Time, len(points)), make([]float64, len(points)), 1.0
+	for i, p := range points {
+		at[i], failed[i] = p.At, math.NaN()
+		if n := p.Good + p.Bad; n > 0 {
+			failed[i] = 100 * float64(p.Bad) / float64(n)
+			top = max(top, failed[i])
+		}
+	}
+	var ticks []float64
+	a.min, a.max, ticks = nice(0, top)
+	a.max = min(a.max, 100)
+	c := &Chart{ID: "live", Height: "h200", Columns: []string{"Failing", "Requests", "Failures", "Tries", "Injected"},
+		Label: "Share of failing requests of " + run.Service + " during the run", X: v.times(a), Gaps: a.gaps(at, failed, 5*time.Second)}
+	for _, t := range ticks {
+		if t <= a.max {
+			c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: percentTick(t)})
+		}
+	}
+	sp := spec{Unit: "%", From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks,
+		Series: []series{{Label: "Failing", Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
+	v.bandsOf(a, []injector.Run{run}, c, &sp)
+	line, area := a.path(at, failed, 0)
+	c.Lines, c.Area, c.Spec = []Line{{"c1", line}}, area, sp.json()
+	c.Legend = []Key{{Class: "c1", Text: "failing requests", Line: true}, {Class: "band", Text: "fault armed"}}
+	if len(c.Gaps) > 0 {
+		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no request"})
+	}
+	for _, p := range points {
+		row := Row{Time: v.clock(p.At)}
+		if n := p.Good + p.Bad; n > 0 {
+			row.Cells = append(row.Cells, Cell{fmt.Sprintf("%.4f", 100*float64(p.Bad)/float64(n)), slo.Share(p.Bad, n), p.Bad == 0}, Cell{"", slo.Count(n), false}, Cell{"", slo.Count(p.Bad), p.Bad == 0})
+		} else {
+			row.Cells = append(row.Cells, Cell{"", "no data", true}, Cell{"", "0", true}, Cell{"", "–", true})
+		}
+		row.Cells = append(row.Cells, Cell{"", slo.Count(p.Attempts), p.Attempts == 0}, Cell{"", slo.Count(p.Injected), p.Injected == 0})
+		c.Rows = append(c.Rows, row)
+	}
+	return c
+}
+
+// hits are the exact counts of what the fault reached.
+func hits(r injector.Run) []Count {
+	if r.InjectAt.IsZero() {
+		return nil
+	}
+	bar := func(class string, n, of int64) Bar {
+		b := Bar{Class: class, Size: "thin", Width: "0", Label: slo.Share(n, of)}
+		if of > 0 {
+			b.Width = pos(100 * float64(n) / float64(of))
+		}
+		return b
+	}
+	spared := r.Attempts - r.Injected
+	note := "no try reached it"
+	if r.Attempts > 0 {
+		note = slo.Share(r.Injected, r.Attempts) + " hit, " + slo.Percent(r.ExpectedPPM) + " asked for"
+	}
+	return []Count{
+		{"Matched", "tries that reached the fault", slo.Count(r.Attempts), bar("f-c4", r.Attempts, r.Attempts)},
+		{"Injected", note, slo.Count(r.Injected), bar("f-chaos", r.Injected, r.Attempts)},
+		{"Spared", "matched, left alone by the share", slo.Count(spared), bar("f-c2", spared, r.Attempts)},
+	}
+}
+
+func (v view) runFacts(r injector.Run) []Fact {
+	var facts []Fact
+	if !r.InjectAt.IsZero() {
+		text := slo.Count(r.Bad) + " of " + slo.Count(r.Good+r.Bad)
+		if r.Good+r.Bad > 0 {
+			text += ", " + slo.Share(r.Bad, r.Good+r.Bad)
+		}
+		facts = append(facts, Fact{Name: "Failed requests", Text: text})
+		spent := slo.Percent(r.BudgetSpentPPM) + " of the window"
+		if r.CapPPM > 0 {
+			spent += ", limit " + slo.Percent(r.CapPPM)
+		}
+		facts = append(facts, Fact{Name: "Budget spent", Text: spent})
+	}
+	for _, t := range []struct {
+		name string
+		at   time.Time
+	}{{"Planned", r.PlannedAt}, {"Started", r.StartedAt}, {"Injected", r.InjectAt}, {"Ended", r.EndedAt}} {
+		if !t.at.IsZero() {
+			facts = append(facts, Fact{Name: t.name, Text: v.day(t.at).Text + t.at.In(v.zone).Format(":05")})
+		}
+	}
+	return append(facts, Fact{Name: "Target", Text: r.Service, Link: &Link{Href: serviceHref(r.Service)}},
+		Fact{Name: "Scenario", Text: r.Scenario}, Fact{Name: "Epoch", Text: slo.Count(r.Epoch)})
+}

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"breakwater/slo"
+)
+
+type overviewView struct {
+	Title, Sub, Filter string
+	Tiles              []Tile
+	Today              *Today
+	Services           []Card
+	Empty              bool
+	Views              []Link
+	Clear              string
+	Table              bool
+}
+
+// Tile counts the services in one state and filters by it.
+type Tile struct {
+	Chip
+	Href, Count string
+	Here        bool
+}
+
+// Card is one service of the grid.
+type Card struct {
+	Name, Href        string
+	Chip              Chip
+	Left, LeftSmall   string
+	LeftMute          bool
+	Burn, BurnClass   string
+	Firing            string
+	Spark             Spark
+	Bar               Bar
+	Objectives, Fresh string
+	Run               string
+	Success, Owner    string
+}
+
+// Today is the strip of the day: what ran, what was frozen.
+type Today struct {
+	Day, Next string
+	Label     string
+	Lanes     []Lane
+	Hours     []Tick
+	Now       string
+	Height    string
+}
+
+// Lane is one line of the strip.
+type Lane struct {
+	Name, Y string
+	Spans   []Span
+}
+
+// Span is a stretch of a lane with its words beside it; Until is the striped
+// part after now, up to the thaw.
+type Span struct {
+	Class, X, W, Y, H     string
+	Text, TextX, TextY    string
+	Anchor, Dx, TextClass string
+	Until                 bool
+	UntilX, UntilW        string
+}
+
+func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	query := r.URL.Query()
+	state, find := query.Get("state"), strings.ToLower(strings.TrimSpace(query.Get("q")))
+	o := overviewView{Title: "Overview", Empty: len(v.services) == 0, Table: query.Get("view") == "table"}
+	counts := map[string]int{}
+	var shown []service
+	for _, svc := range v.services {
+		word := statusChip(svc.worst()).Text
+		counts[word]++
+		if (state == "" || state == word) && strings.Contains(strings.ToLower(svc.Name), find) {
+			shown = append(shown, svc)
+		}
+	}
+	for _, word := range alarms {
+		chip := levelChip(slo.Level(word), word == "no data")
+		chip.Class = "fg-" + map[bool]string{true: "unknown", false: chip.Class}[word == "no data"]
+		t := Tile{Chip: chip, Count: slo.Count(int64(counts[word])), Href: with(r, "state", word), Here: state == word}
+		if t.Here {
+			t.Href = with(r, "state", "")
+		}
+		o.Tiles = append(o.Tiles, t)
+	}
+	for _, svc := range shown {
+		o.Services = append(o.Services, v.card(svc))
+	}
+	o.Sub = plural(len(v.services), "service", "services") + ", worst first."
+	if until := v.dataUntil(); until.Text != "" {
+		o.Sub += " Data until " + until.Text + "."
+	}
+	if state != "" || find != "" {
+		o.Filter = plural(len(shown), "service", "services") + " of " + slo.Count(int64(len(v.services)))
+		if state != "" {
+			o.Filter += ", " + state
+		}
+		if find != "" {
+			o.Filter += ", name with “" + find + "”"
+		}
+		o.Clear = "/"
+	}
+	o.Views = []Link{
+		{Name: "Grid", Href: with(r, "view", ""), Here: !o.Table},
+		{Name: "Table", Href: with(r, "view", "table"), Here: o.Table},
+		{Name: "Wall", Href: with(r, "tv", "1")},
+	}
+	o.Today = s.today(v)
+	s.show(w, v, http.StatusOK, "overview", Page{Title: "Overview", Crumbs: []Link{{Name: "Overview"}}}, o)
+}
+
+func (v view) card(svc service) Card {
+	st := svc.worst()
+	c := Card{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Spark: spark(st), Bar: budgetBar(st, "thin"), Owner: st.Objective.Owner}
+	c.Left, c.LeftSmall, c.LeftMute = left(st)
+	c.Success = slo.Share(st.Budget.Tally.Good, st.Budget.Valid)
+	if b, ok := burn(st, time.Hour); ok {
+		c.Burn, c.BurnClass = slo.Rate(b), "soft"
+		if b.RateMilli > 1000 {
+			c.BurnClass = "fg-warn"
+		}
+		if b.NoData {
+			c.Burn, c.BurnClass = "no data", "mute"
+		}
+	}
+	if n := len(svc.Statuses); n > 1 {
+		c.Objectives = "worst of " + plural(n, "objective", "objectives")
+	} else {
+		c.Objectives = slo.Target(st.Objective.TargetPPB) + " over " + slo.Span(st.Objective.Window)
+	}
+	if svc.Run != nil {
+		c.Run = v.phase(*svc.Run)
+	}
+	return c
+}
+
+// left is what a budget still holds, in its two sizes of type.
+func left(st slo.Status) (big, small string, mute bool) {
+	b := st.Budget
+	switch {
+	case b.NoData:
+		return "–", "no request in " + slo.Span(st.Objective.Window), true
+	case b.Remaining < 0:
+		return slo.Percent(b.RemainingPPM), slo.Count(-b.Remaining) + " over " + slo.Count(b.Allowed), false
+	}
+	return slo.Percent(b.RemainingPPM), slo.Count(b.Remaining) + " of " + slo.Count(b.Allowed) + " left", false
+}
+
+func burn(st slo.Status, window time.Duration) (slo.Burn, bool) {
+	for _, b := range st.Burns {
+		if b.Window == window {
+			return b, true
+		}
+	}
+	return slo.Burn{}, false
+}

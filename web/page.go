@@ -1,0 +1,212 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"breakwater/injector"
+	"breakwater/slo"
+)
+
+// pages are the parsed templates: one set, each page its own "content".
+type pages struct{ set map[string]*template.Template }
+
+func parsePages(a *assets) (*pages, error) {
+	scripts := []string{"bw-chart.js", "bw-live.js", "bw-keys.js"}
+	list := func(names ...string) (urls []string, err error) {
+		for _, n := range names {
+			u, err := a.url(n)
+			if err != nil {
+				return nil, err
+			}
+			urls = append(urls, u)
+		}
+		return urls, nil
+	}
+	base, err := template.New("").Funcs(template.FuncMap{
+		"asset": a.url,
+		"sheets": func() ([]string, error) {
+			return list("tokens.css", "base.css", "kit.css", "chart.css", "pages.css", "sizes.css")
+		},
+		"scripts": func() ([]string, error) { return list(scripts...) },
+	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse templates: %w", err)
+	}
+	p := &pages{set: map[string]*template.Template{}}
+	for _, name := range []string{"overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble"} {
+		t, err := base.Clone()
+		if err == nil {
+			t, err = t.ParseFS(templateFiles, "templates/"+name+".html")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse page %s: %w", name, err)
+		}
+		p.set[name] = t
+	}
+	return p, nil
+}
+
+// Page is what the layout shows around every content.
+type Page struct {
+	Title, Env, Theme, Query string
+	Wall                     bool
+	Topics                   string
+	Now                      Time
+	Zone, ZoneTitle          string
+	Nav, Phone, Themes       []Link
+	Crumbs                   []Link
+	Notices                  []Notice
+	Running                  string // runs under way, "?" if that cannot be read
+	Content                  template.HTML
+}
+
+// Link is a place in a navigation.
+type Link struct {
+	Name, Href, Icon, Head, Count string
+	Here                          bool
+}
+
+// Notice is one line under the header: a freeze, an experiment, a warning.
+type Notice struct {
+	Class, Icon, Lead, Text string
+	Link                    *Link
+}
+
+// view is what every handler reads first, once, so that header, notices and
+// content of one answer agree.
+type view struct {
+	when
+	r        *http.Request
+	services []service
+	runs     []injector.Run // newest first
+	runsErr  error
+	away     string // sentence for when the database is out of reach
+}
+
+// service is a service with its objectives, worst first.
+type service struct {
+	Name     string
+	Statuses []slo.Status
+	Run      *injector.Run // under way on it
+}
+
+func (s service) worst() slo.Status { return s.Statuses[0] }
+
+func (s *Server) look(r *http.Request) view {
+	v := view{when: when{s.cfg.Zone, s.cfg.Now()}, r: r}
+	statuses := slices.Clone(s.cfg.Ledger.Statuses())
+	slices.SortStableFunc(statuses, worseFirst)
+	at := map[string]int{}
+	for _, st := range statuses {
+		i, ok := at[st.Objective.Service]
+		if !ok {
+			i = len(v.services)
+			at[st.Objective.Service] = i
+			v.services = append(v.services, service{Name: st.Objective.Service})
+		}
+		v.services[i].Statuses = append(v.services[i].Statuses, st)
+	}
+	v.runs, v.runsErr = s.cfg.Drills.Runs(r.Context(), 200)
+	if v.runsErr != nil {
+		s.cfg.Log.Warn("runs cannot be read", "err", v.runsErr)
+	}
+	for i := range v.runs {
+		if j, ok := at[v.runs[i].Service]; ok && v.runs[i].State.Active() && v.services[j].Run == nil {
+			v.services[j].Run = &v.runs[i]
+		}
+	}
+	if since, away := s.cfg.Ledger.DatabaseAway(); away {
+		v.away = "The database is out of reach since " + v.short(since).Text + ". "
+		if until := v.dataUntil(); until.Text != "" {
+			v.away += "Figures reach until " + until.Text + "; gateways keep serving and send the rest later."
+		} else {
+			v.away += "Nothing has been evaluated yet; gateways keep serving and send their events later."
+		}
+	}
+	return v
+}
+
+// worseFirst orders by alarm, then by what is left, then by name.
+func worseFirst(a, b slo.Status) int {
+	if d := alarm(a) - alarm(b); d != 0 {
+		return d
+	}
+	if !a.Budget.NoData && a.Budget.RemainingPPM != b.Budget.RemainingPPM {
+		if a.Budget.RemainingPPM < b.Budget.RemainingPPM {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.Objective.Service+"\x00"+a.Objective.ID, b.Objective.Service+"\x00"+b.Objective.ID)
+}
+
+var alarms = [...]string{"frozen", "emergency", "warn", "unknown", "no data", "normal"}
+
+func alarm(st slo.Status) int { return slices.Index(alarms[:], statusChip(st).Text) }
+
+// dataUntil is the oldest watermark: what every figure on the page reaches.
+func (v view) dataUntil() Time {
+	var until Time
+	for _, svc := range v.services {
+		for _, st := range svc.Statuses {
+			if st.DataUntil.IsZero() {
+				continue
+			}
+			if t := v.short(st.DataUntil); until.ISO == "" || t.ISO < until.ISO {
+				until = t
+			}
+		}
+	}
+	return until
+}
+
+// running are the runs under way.
+func (v view) running() []injector.Run {
+	var now []injector.Run
+	for _, r := range v.runs {
+		if r.State.Active() {
+			now = append(now, r)
+		}
+	}
+	return now
+}
+
+// show renders content into the layout and sends it in one piece, so that a
+// mistake in a template is an honest 500 and never half a page.
+func (s *Server) show(w http.ResponseWriter, v view, status int, name string, p Page, content any) {
+	t := s.pages.set[name]
+	var body bytes.Buffer
+	err := t.ExecuteTemplate(&body, "content", content)
+	if err == nil {
+		s.frame(w, v, &p)
+		p.Content = template.HTML(body.String()) // made by the same escaping templates a line above
+		body = bytes.Buffer{}
+		err = t.ExecuteTemplate(&body, "layout", p)
+	}
+	if err != nil {
+		s.cfg.Log.Error("page cannot be rendered", "page", name, "err", err)
+		http.Error(w, "this page cannot be shown; the log says why", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // a client that left is nobody's error
+}
+
+func (s *Server) read(ctx context.Context, what string, err error) string {
+	if err == nil {
+		return ""
+	}
+	if ctx.Err() == nil {
+		s.cfg.Log.Warn(what+" cannot be read", "err", err)
+	}
+	return what + " cannot be read now."
+}

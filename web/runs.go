@@ -1,0 +1,282 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"breakwater/injector"
+	"breakwater/slo"
+)
+
+// RunRow is one run in a list.
+type RunRow struct {
+	Time                        Time
+	Title, Href, Service, Shown string
+	ServiceHref                 string
+	Chip                        Chip
+	Failures, Budget, Origin    string
+}
+
+type runsView struct {
+	Sub, Trouble, Said string
+	Rows               []RunRow
+	Filters            []Link
+	Filtered           bool
+}
+
+func (v view) runRow(r injector.Run) RunRow {
+	row := RunRow{Title: r.Title, Href: runHref(r.ID), Service: r.Service, ServiceHref: serviceHref(r.Service), Chip: runChip(r),
+		Time: v.short(r.PlannedAt), Shown: r.Why, Failures: "–", Budget: "–", Origin: r.Actor}
+	if !r.StartedAt.IsZero() {
+		row.Time = v.short(r.StartedAt)
+		row.Failures, row.Budget = slo.Count(r.Bad), slo.Percent(r.BudgetSpentPPM)
+	}
+	if row.Title == "" {
+		row.Title = r.Scenario
+	}
+	switch {
+	case r.State.Active():
+		row.Shown = v.phase(r)
+	case row.Shown == "":
+		row.Shown = spaced(r.Reason)
+	}
+	if r.GameDay != "" {
+		row.Origin = r.GameDay
+	}
+	return row
+}
+
+func spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }
+
+func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	o := runsView{Trouble: s.read(r.Context(), "Runs", v.runsErr)}
+	asked := r.URL.Query().Get("state")
+	counts := map[string]int{}
+	for _, run := range v.runs {
+		group := runGroup(run)
+		counts[group]++
+		if asked == "" || asked == group {
+			o.Rows = append(o.Rows, v.runRow(run))
+		}
+	}
+	o.Filtered = asked != ""
+	o.Filters = []Link{{Name: "All", Href: with(r, "state", ""), Here: asked == ""}}
+	for _, g := range []string{"running", "passed", "failed", "inconclusive"} {
+		o.Filters = append(o.Filters, Link{Name: strings.ToUpper(g[:1]) + g[1:], Href: with(r, "state", g), Here: asked == g, Count: some(counts[g])})
+	}
+	o.Sub = plural(len(v.runs), "run", "runs") + ", newest first."
+	if n := counts["running"]; n > 0 {
+		o.Sub = slo.Count(int64(n)) + " running. " + o.Sub
+	}
+	if r.URL.Query().Get("said") == "halted" {
+		o.Said = "All experiments were told to stop. A fault is gone when its gateway gives a receipt, or at the latest when its lease ends, 15 s after its last renewal."
+	}
+	s.show(w, v, http.StatusOK, "runs", Page{Title: "Runs", Crumbs: []Link{{Name: "Runs"}}}, o)
+}
+
+func runGroup(r injector.Run) string {
+	if r.State.Active() {
+		return "running"
+	}
+	return string(r.Verdict)
+}
+
+// Phase is one part of the player.
+type Phase struct {
+	Name, Text, Class string
+	Bar               Bar
+	On                bool
+}
+
+// Count is one line of what was hit.
+type Count struct {
+	Name, Note, Value string
+	Bar               Bar
+}
+
+// Check is one expectation beside what was seen.
+type Check struct {
+	Phase, ID, Text, Expected, Seen, N string
+	Mark                               Chip
+}
+
+// Proof is one gateway's word on a fault.
+type Proof struct {
+	Gateway, Fault, Hash string
+	Armed, Removed       Time
+	How                  Chip
+}
+
+// LogLine is one event of a run.
+type LogLine struct {
+	Time              Time
+	Class, Icon, Text string
+	Actor             string
+}
+
+type runView struct {
+	ID, Title, Sub, Why, Reason string
+	Chip                        Chip
+	Abort                       string // address of the form; "" when nothing is left to stop
+	Phases                      []Phase
+	Live                        *Chart
+	LiveTrouble                 string
+	Hit                         []Count
+	Facts                       []Fact
+	Checks                      []Check
+	Passed                      string
+	Receipts                    []Proof
+	ReceiptNote                 string
+	Log                         []LogLine
+	LogTrouble                  string
+	Document, Hash              string
+	Said                        string
+}
+
+func (s *Server) run(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	id := chi.URLParam(r, "id")
+	run, err := s.cfg.Drills.Run(r.Context(), id)
+	if errors.Is(err, injector.ErrNotFound) {
+		s.trouble(w, v, http.StatusNotFound, "No run "+id, "There is no run of this name. The list of runs has them all.")
+		return
+	}
+	if text := s.read(r.Context(), "The run", err); err != nil {
+		s.trouble(w, v, http.StatusServiceUnavailable, "Run "+id, text+" Faults are leased: without control they end by themselves within 15 s.")
+		return
+	}
+	o := runView{ID: id, Title: run.Title, Chip: runChip(run), Why: run.Why, Reason: spaced(run.Reason), Document: run.Text, Hash: run.Hash}
+	if o.Title == "" {
+		o.Title = run.Scenario
+	}
+	o.Sub = "Run " + id
+	if run.GameDay != "" {
+		o.Sub += ", game day " + run.GameDay
+	}
+	o.Sub += ". Started by " + run.Actor + ", target " + run.Service + "."
+	if !run.State.Ended() {
+		o.Abort = runHref(id) + "/abort"
+	}
+	if r.URL.Query().Get("said") == "aborted" {
+		o.Said = "This run was told to stop. The receipts below say when each gateway gave the fault back."
+	}
+	o.Phases = v.phases(run)
+	o.Hit = hits(run)
+	o.Facts = v.runFacts(run)
+	o.Checks, o.Passed = checks(run)
+	o.Receipts, o.ReceiptNote = v.proofs(run)
+	events, err := s.cfg.Drills.Events(r.Context(), id)
+	o.LogTrouble = s.read(r.Context(), "The log", err)
+	for i := range events {
+		o.Log = append(o.Log, v.logLine(events[len(events)-1-i])) // newest first
+	}
+	s.live(r, v, run, &o)
+	s.show(w, v, http.StatusOK, "run", Page{Title: o.Title, Topics: topicDrills, Crumbs: []Link{{Name: "Runs", Href: "/runs"}, {Name: o.Title}}}, o)
+}
+
+// phases are the player: what is over is full, what runs is in part.
+func (v view) phases(r injector.Run) []Phase {
+	end := func(candidates ...time.Time) time.Time {
+		for _, t := range candidates {
+			if !t.IsZero() {
+				return t
+			}
+		}
+		return time.Time{}
+	}
+	phase := func(name, class string, began, ended time.Time, length time.Duration) Phase {
+		p := Phase{Name: name, Text: clock(length), Class: class, Bar: Bar{Class: class, Width: "0", Label: name + ": not yet"}}
+		switch {
+		case began.IsZero():
+			if r.State.Ended() {
+				p.Text = "not reached"
+			}
+		case ended.IsZero():
+			done := v.now.Sub(began)
+			p.On = true
+			p.Text = clock(done) + " of " + clock(length) + ", ends " + v.clock(began.Add(length)).Text
+			p.Bar.Width = pos(clamp(100 * float64(done) / float64(max(length, 1))))
+			p.Bar.Label = name + ": " + p.Text
+		default:
+			took := ended.Sub(began)
+			p.Text = clock(took)
+			p.Bar.Width = "100"
+			if took < length-time.Second {
+				p.Text += " of " + clock(length)
+				p.Bar.Width = pos(clamp(100 * float64(took) / float64(length)))
+			}
+			p.Bar.Label = name + ": " + p.Text
+		}
+		return p
+	}
+	return []Phase{
+		phase("Baseline", "f-c4", r.BaselineAt, end(r.InjectAt, r.RecoverAt, r.EndedAt), r.BaselineFor),
+		phase("Inject", "f-chaos", r.InjectAt, end(r.RecoverAt, r.EndedAt), r.InjectFor),
+		phase("Recover and verify", "f-c4", r.RecoverAt, r.EndedAt, r.RecoverFor),
+	}
+}
+
+func checks(r injector.Run) (out []Check, passed string) {
+	n := map[injector.Result]int{}
+	for _, a := range r.Assertions {
+		n[a.Result]++
+		c := Check{Phase: a.Phase, ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result)}
+		if c.Seen == "" {
+			c.Seen = "–"
+		}
+		if a.N > 0 {
+			c.N = "n = " + slo.Count(a.N)
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, ""
+	}
+	passed = slo.Count(int64(n[injector.Pass])) + " of " + slo.Count(int64(len(out))) + " pass"
+	if f := n[injector.Fail]; f > 0 {
+		passed += ", " + slo.Count(int64(f)) + " fail"
+	}
+	return out, passed
+}
+
+func (v view) proofs(r injector.Run) (out []Proof, note string) {
+	removed := 0
+	for _, rc := range r.Receipts {
+		p := Proof{Gateway: rc.Gateway, Fault: rc.Fault, Hash: rc.Hash, How: Chip{"fg-chaos", "s-chaos", "armed"}}
+		if !rc.ArmedAt.IsZero() {
+			p.Armed = v.short(rc.ArmedAt)
+		}
+		if !rc.RemovedAt.IsZero() {
+			removed++
+			p.Removed, p.How = v.short(rc.RemovedAt), Chip{"fg-normal", "s-normal", "removed"}
+			if rc.ByLease {
+				p.How = Chip{"fg-warn", "s-warn", "lease ended"}
+			}
+		}
+		out = append(out, p)
+	}
+	if len(out) > 0 {
+		note = slo.Count(int64(removed)) + " of " + slo.Count(int64(len(out))) + " removed"
+	}
+	return out, note
+}
+
+func (v view) logLine(e injector.Event) LogLine {
+	l := LogLine{Time: v.clock(e.At), Text: e.Text, Class: "fg-unknown", Icon: "e-log", Actor: e.Actor}
+	switch {
+	case e.Kind == "guard":
+		l.Class, l.Icon = "fg-warn", "s-warn"
+	case strings.Contains(strings.ToLower(e.Text), "abort"):
+		l.Class, l.Icon = "fg-emergency", "s-emergency"
+	case e.Kind == "state" && strings.Contains(strings.ToLower(e.Text), "inject"):
+		l.Class, l.Icon = "fg-chaos", "s-chaos"
+	case e.Kind == "receipt":
+		l.Class, l.Icon = "fg-normal", "s-normal"
+	}
+	return l
+}

@@ -1,0 +1,99 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// Server renders the pages. It is safe for concurrent use.
+type Server struct {
+	cfg    Config
+	assets *assets
+	pages  *pages
+	hub    *hub
+}
+
+// New parses the templates and reads the assets; it fails only on a mistake in
+// the binary itself.
+func New(cfg Config) (*Server, error) {
+	if cfg.Ledger == nil || cfg.Drills == nil || cfg.Gate == nil {
+		return nil, fmt.Errorf("web needs a ledger, drills and a gate")
+	}
+	if cfg.Zone == nil {
+		cfg.Zone = time.UTC
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Env == "" {
+		cfg.Env = "default"
+	}
+	if cfg.Actor == nil {
+		cfg.Actor = func(*http.Request) string { return "web" }
+	}
+	if cfg.Heartbeat == 0 {
+		cfg.Heartbeat = 15 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	a, err := loadAssets()
+	if err != nil {
+		return nil, err
+	}
+	p, err := parsePages(a)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, assets: a, pages: p, hub: newHub()}, nil
+}
+
+// Handler serves every page, the assets under /static/ and the stream.
+func (s *Server) Handler() http.Handler {
+	r := chi.NewRouter()
+	r.Use(s.knownHost, secured, http.NewCrossOriginProtection().Handler)
+	// The stream stands outside the compressor: it must leave at once.
+	r.Method(http.MethodGet, "/api/v1/stream", s.Stream())
+	r.Group(func(r chi.Router) {
+		r.Use(compressed)
+		r.Get("/", s.overview)
+		r.Get("/services/{service}", s.service)
+		r.Get("/gamedays", s.gamedays)
+		r.Get("/runs", s.runs)
+		r.Get("/runs/{id}", s.run)
+		r.Get("/gate", s.gate)
+		r.Get("/menu", s.menu)
+		r.Post("/runs/{id}/abort", s.abort)
+		r.Post("/halt", s.halt)
+		r.NotFound(s.notFound)
+	})
+	r.Method(http.MethodGet, "/static/*", s.assets)
+	return r
+}
+
+// Run watches the ledger and the drills and tells open pages what changed. It
+// returns nil when ctx ends, after telling every stream to end, so that a
+// shutdown need not wait for open pages. Without it pages read but do not move.
+// It is called once.
+func (s *Server) Run(ctx context.Context) error {
+	defer close(s.hub.done)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.Tick(ctx)
+		}
+	}
+}
+
+// Changed tells open pages that a topic ("ledger" or "drills") has news; Tick
+// finds out by itself, this only makes it sooner.
+func (s *Server) Changed(topics ...string) { s.hub.announce(topics...) }

@@ -1,0 +1,282 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"breakwater/injector"
+	"breakwater/internal/retrylog"
+	"breakwater/slo"
+)
+
+type serviceView struct {
+	Name, Sub, Away string
+	Chip            Chip
+	Banner          *Notice
+	Objectives      []Link // tabs, where there is more than one
+	Left, LeftText  string
+	LeftMute        bool
+	Bar             Bar
+	Facts           []Fact
+	Ranges          []Link
+	Burndown        *Chart
+	ChartTrouble    string
+	Burns           []BurnRow
+	BurnNote        string
+	Bars            *EventBars
+	Failures        []Failure
+	FailTrouble     string
+	Explain         []slo.Line
+	ExplainOf       string
+	API, CLI        string
+	Runs            []RunRow
+	RunTrouble      string
+	Document        string
+}
+
+// Fact is a number with its sentence.
+type Fact struct {
+	Name, Value, Unit, Text, Class string
+	Mark                           *Chip
+	Link                           *Link
+}
+
+// BurnRow is one pair of burn windows.
+type BurnRow struct {
+	Long, Short, Limit, State string
+	LongRate, ShortRate       string
+	LongBar, ShortBar         Bar
+	Hot                       bool
+}
+
+// Failure is one client request that was bad.
+type Failure struct {
+	Time                                       Time
+	Route, Status, What, Caller, Tries, ID     string
+	Latency, Experiment, ExperimentHref, Count string
+}
+
+func (s *Server) service(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	name := chi.URLParam(r, "service")
+	i := slices.IndexFunc(v.services, func(svc service) bool { return svc.Name == name })
+	if i < 0 {
+		s.trouble(w, v, http.StatusNotFound, "No service "+name, "No objective names a service of this name. Services appear once an OpenSLO document names them.")
+		return
+	}
+	svc := v.services[i]
+	st := svc.worst()
+	for _, other := range svc.Statuses {
+		if other.Objective.ID == r.URL.Query().Get("slo") {
+			st = other
+		}
+	}
+	o := st.Objective
+	page := serviceView{Name: name, Chip: statusChip(st), Bar: budgetBar(st, "tall"), Explain: st.Explain(), Document: o.Text,
+		API: "GET /api/v1/slos/" + o.ID + "/budget", CLI: "breakwater slo show " + o.ID}
+	page.Sub = slo.Target(o.TargetPPB) + " of requests good over " + slo.Span(o.Window) + ", rolling."
+	if o.Owner != "" {
+		page.Sub += " Owner " + o.Owner + "."
+	}
+	if len(svc.Statuses) > 1 {
+		for _, other := range svc.Statuses {
+			page.Objectives = append(page.Objectives, Link{Name: title(other.Objective), Href: with(r, "slo", other.Objective.ID), Here: other.Objective.ID == o.ID})
+		}
+	}
+	page.Left, page.LeftText, page.LeftMute = leftSentence(st)
+	page.ExplainOf = page.Left
+	page.Banner = v.banner(st)
+	page.Facts = append(v.facts(st), s.gateFact(r, v, name))
+	page.Burns, page.BurnNote = burnRows(st)
+
+	runs := v.runsOf(name)
+	s.history(r, v, st, runs, &page)
+	recent, err := s.cfg.Ledger.Recent(r.Context(), name, 20)
+	page.FailTrouble = s.read(r.Context(), "Recent failures", err)
+	for _, x := range recent {
+		page.Failures = append(page.Failures, v.failure(x))
+	}
+	for _, run := range runs[:min(len(runs), 8)] {
+		page.Runs = append(page.Runs, v.runRow(run))
+	}
+	page.RunTrouble = s.read(r.Context(), "Runs", v.runsErr)
+	s.show(w, v, http.StatusOK, "service", Page{Title: name, Crumbs: []Link{{Name: "Overview", Href: "/"}, {Name: name}}}, page)
+}
+
+func title(o slo.Objective) string {
+	if o.Title != "" {
+		return o.Title
+	}
+	return o.ID
+}
+
+// leftSentence is the answer of the page: the number and of what it is.
+func leftSentence(st slo.Status) (big, text string, mute bool) {
+	b := st.Budget
+	switch {
+	case b.NoData:
+		return "no data", "No valid request in " + slo.Span(st.Objective.Window) + ". Nothing is assumed: neither kept nor broken.", true
+	case b.Remaining < 0:
+		return slo.Percent(b.RemainingPPM), slo.Count(b.Tally.Bad) + " failures, " + slo.Count(b.Allowed) + " were allowed: " + slo.Count(-b.Remaining) + " over.", false
+	}
+	return slo.Percent(b.RemainingPPM), slo.Count(b.Remaining) + " of " + slo.Count(b.Allowed) + " failures left.", false
+}
+
+// banner says the state in one sentence where there is something to say.
+func (v view) banner(st slo.Status) *Notice {
+	chip := statusChip(st)
+	if chip.Text == "normal" {
+		return nil
+	}
+	n := &Notice{Class: chip.Class, Icon: chip.Icon, Lead: "No data.", Text: st.Reason}
+	switch st.Level {
+	case slo.Frozen:
+		n.Lead, n.Text = "Frozen since "+v.short(st.Since).Text+".", st.Reason+" "+v.thaw(st)
+	case slo.Warn:
+		n.Lead = "Warn since " + v.short(st.Since).Text + "."
+	case slo.Emergency:
+		n.Lead = "Emergency since " + v.short(st.Since).Text + "."
+	case slo.Unknown:
+		if !st.Budget.NoData {
+			n.Lead = "State unknown."
+		}
+	}
+	return n
+}
+
+func (v view) facts(st slo.Status) []Fact {
+	b := st.Budget
+	var facts []Fact
+	pace := Fact{Name: "At the pace of the last hour", Value: "holds", Text: "The budget does not run out within the window."}
+	switch {
+	case b.NoData:
+		pace.Value, pace.Class, pace.Text = "–", "mute", "Nothing to project from."
+	case b.Remaining < 0:
+		pace.Value, pace.Text = "spent", "Nothing is left to spend."
+		if !st.ThawAt.IsZero() {
+			pace = Fact{Name: "Thaws at best", Value: v.in(st.ThawAt), Text: v.day(st.ThawAt).Text + ", if nothing else fails."}
+		}
+	case !st.EmptyAt.IsZero():
+		pace.Value, pace.Class, pace.Text = v.in(st.EmptyAt), "fg-warn", "Empty "+v.day(st.EmptyAt).Text+", old failures expiring on the way."
+	}
+	facts = append(facts, pace)
+
+	hour := Fact{Name: "Burn, last hour", Value: "–", Class: "mute", Text: "No request in the last hour."}
+	if burn, ok := burn(st, time.Hour); ok && !burn.NoData {
+		hour.Value, hour.Class = slo.Rate(burn), ""
+		hour.Text = slo.Count(burn.Bad) + " failures of " + slo.Count(burn.Valid) + ". At 1× a budget lasts " + slo.Span(st.Objective.Window) + "."
+		if burn.RateMilli > 1000 {
+			hour.Class = "fg-warn"
+		}
+	}
+	facts = append(facts, hour)
+
+	good := Fact{Name: "Good, first try in brackets", Value: "–", Class: "mute", Text: "No valid request yet."}
+	if !b.NoData {
+		good.Value, good.Class = slo.Share(b.Tally.Good, b.Valid), ""
+		good.Unit = "(" + slo.Share(b.Tally.Exchanges-b.Tally.FirstTryBad, b.Tally.Exchanges) + ")"
+		good.Text = slo.Count(b.Tally.Good) + " good, " + slo.Count(b.Tally.Bad) + " bad; " + slo.Count(b.Tally.ChaosBad) + " of those by experiments."
+	}
+	return append(facts, good)
+}
+
+func (s *Server) gateFact(r *http.Request, v view, name string) Fact {
+	f := Fact{Name: "Gate", Link: &Link{Name: "All verdicts", Href: "/gate"}}
+	d, err := s.cfg.Gate.Decide(r.Context(), name)
+	if f.Text = s.read(r.Context(), "The gate's answer", err); err != nil {
+		f.Mark = new(verdictMark(""))
+		return f
+	}
+	f.Mark = new(verdictMark(d.Decision))
+	f.Text = verdictText(d)
+	if d.Decision == "deny" && !d.ThawAt.IsZero() {
+		f.Text += " Thaws " + v.day(d.ThawAt).Text + " at best."
+	}
+	return f
+}
+
+// burnRows pairs the windows as the burn rules do.
+func burnRows(st slo.Status) (rows []BurnRow, note string) {
+	firing := st.Firing()
+	for _, p := range slo.Pairs() {
+		long, okLong := burn(st, p.Long)
+		short, okShort := burn(st, p.Short())
+		if !okLong || !okShort {
+			continue
+		}
+		limit := p.ThresholdMilli(st.Objective)
+		row := BurnRow{Long: slo.Span(p.Long), Short: slo.Span(p.Short()), Limit: slo.RateMilli(limit), State: "quiet",
+			LongRate: slo.Rate(long), ShortRate: slo.Rate(short), LongBar: burnBar(long, limit), ShortBar: burnBar(short, limit)}
+		if slices.ContainsFunc(firing, func(f slo.Pair) bool { return f.Name == p.Name }) {
+			row.State, row.Hot = p.Severity, true
+			note = "Both windows of " + row.Long + " exceed their limit: " + p.Reason + "."
+		} else if long.NoData && short.NoData {
+			row.State = "no data"
+		}
+		rows = append(rows, row)
+	}
+	if note == "" && len(rows) > 0 {
+		note = "A rule fires when both its windows exceed the limit; the short one ends it soon after the trouble ends."
+	}
+	return rows, note
+}
+
+// burnBar puts the limit at 62.5 % of the bar, so that crossing it can be seen.
+func burnBar(b slo.Burn, limit int64) Bar {
+	bar := Bar{Class: "f-c1", Width: "0", Label: "burn " + slo.Rate(b) + ", limit " + slo.RateMilli(limit)}
+	if b.NoData || limit <= 0 {
+		bar.Class, bar.Width = "f-hatch", "100"
+		return bar
+	}
+	bar.Width = pos(clamp(62.5 * float64(b.RateMilli) / float64(limit)))
+	if b.RateMilli > limit {
+		bar.Class = "f-emergency"
+	}
+	return bar
+}
+
+func (v view) runsOf(service string) []injector.Run {
+	var out []injector.Run
+	for _, r := range v.runs {
+		if r.Service == service {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (v view) failure(x retrylog.Exchange) Failure {
+	f := Failure{Time: v.short(x.End), Route: x.Route, What: outcomeWords(x), Caller: x.Caller, ID: x.RequestID,
+		Tries: slo.Count(int64(len(x.Tries))), Latency: slo.Span(time.Duration(x.LatencyUS) * time.Microsecond), Status: "none"}
+	if x.Status > 0 {
+		f.Status = http.StatusText(x.Status)
+		f.Status = slo.Count(int64(x.Status)) + " " + f.Status
+	}
+	if x.Count > 1 {
+		f.Count = slo.Count(x.Count)
+	}
+	if x.Experiment != "" {
+		f.Experiment, f.ExperimentHref = x.Experiment, runHref(x.Experiment)
+	}
+	return f
+}
+
+func outcomeWords(x retrylog.Exchange) string {
+	switch {
+	case x.Refusal != "":
+		return "refused by " + x.Refusal
+	case x.Outcome == retrylog.Timeout && x.Timeout != "":
+		return x.Timeout + " timeout"
+	case x.Outcome == retrylog.Timeout:
+		return "timeout"
+	case x.Outcome == retrylog.UpstreamFailure:
+		if n := len(x.Tries); n > 0 && x.Tries[n-1].Kind != "" {
+			return "upstream: " + spaced(x.Tries[n-1].Kind)
+		}
+		return "upstream failure"
+	}
+	return spaced(string(x.Outcome))
+}

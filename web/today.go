@@ -1,0 +1,152 @@
+package web
+
+import (
+	"time"
+
+	"breakwater/injector"
+	"breakwater/slo"
+)
+
+// today draws the day: experiments that ran or run, freezes in force with their
+// way to the thaw. It is nil when there is nothing to draw.
+func (s *Server) today(v view) *Today {
+	from := v.midnight()
+	// Not 24 hours: the day of a clock change is an hour longer or shorter.
+	y, m, d := from.Date()
+	to := time.Date(y, m, d+1, 0, 0, 0, 0, v.zone)
+	a := axis{from: from, to: to}
+	var ran, frozen []Span
+	for i := range v.runs {
+		r := v.runs[len(v.runs)-1-i] // oldest first, so that later labels win
+		begin, end := r.StartedAt, r.EndedAt
+		if begin.IsZero() {
+			continue
+		}
+		if end.IsZero() {
+			end = v.now
+		}
+		if end.Before(from) || begin.After(to) {
+			continue
+		}
+		sp := v.span(a, begin, end, "f-chaos", r.Service)
+		if r.State.Active() {
+			sp.Text = r.Service + ", " + v.phase(r)
+		} else if r.Verdict != "" && r.Verdict != injector.NotEvaluated {
+			sp.Text = r.Service + ", " + string(r.Verdict)
+		}
+		ran = append(ran, sp)
+	}
+	for _, svc := range v.services {
+		st := svc.worst()
+		if st.Level != slo.Frozen {
+			break // worst first
+		}
+		since := st.FrozenAt
+		if since.IsZero() {
+			since = st.Since
+		}
+		sp := v.span(a, since, v.now, "f-frozen", svc.Name)
+		sp.Until = true
+		until := to
+		if !st.ThawAt.IsZero() && st.ThawAt.Before(to) {
+			until = st.ThawAt
+		}
+		sp.UntilX, sp.UntilW = pos(a.x(v.now)), pos(max(a.x(until)-a.x(v.now), 0))
+		frozen = append(frozen, sp)
+	}
+	if len(ran) == 0 && len(frozen) == 0 && len(v.services) == 0 {
+		return nil
+	}
+	t := &Today{Day: v.now.In(v.zone).Format("Mon 2 Jan 2006") + ", " + s.cfg.Zone.String(), Now: pos(a.x(v.now))}
+	t.Label = "Today from 00:00 to 24:00: " + plural(len(ran), "experiment", "experiments") + ", " + plural(len(frozen), "freeze", "freezes")
+	t.lane("Experiments", ran, 1)
+	t.lane("Freezes", frozen, 3)
+	t.finish()
+	for i := 0; i <= 8; i++ {
+		at := from.Add(to.Sub(from) * time.Duration(i) / 8)
+		tick := Tick{At: pos(a.x(at)), Text: at.In(v.zone).Format("15:04"), Anchor: "middle", Wide: i%2 == 1}
+		switch i {
+		case 0:
+			tick.Anchor = "start"
+		case 8:
+			tick.Anchor, tick.Text = "end", "24:00"
+		}
+		t.Hours = append(t.Hours, tick)
+	}
+	t.Next = s.next(v)
+	return t
+}
+
+// span places a stretch with its words on the side that has room.
+func (v view) span(a axis, begin, end time.Time, class, text string) Span {
+	st := a.stretch(begin, end)
+	sp := Span{Class: class, X: st.X, W: st.W, Text: text, TextX: st.End, Dx: "7", Anchor: "start", TextClass: "on"}
+	if a.x(end) > 72 {
+		sp.TextX, sp.Dx, sp.Anchor = st.X, "-7", "end"
+	}
+	return sp
+}
+
+// lane adds a line; only the last of many labels in one line is kept, since they
+// would lie on one another, and the runs page has them all.
+func (t *Today) lane(name string, spans []Span, rows int) {
+	if name == "Experiments" {
+		for i := range spans {
+			if i < len(spans)-1 {
+				spans[i].Text = ""
+			}
+		}
+		t.Lanes = append(t.Lanes, Lane{Name: name, Spans: spans})
+		return
+	}
+	// Each freeze has a line of its own, the rest are counted.
+	if len(spans) == 0 {
+		t.Lanes = append(t.Lanes, Lane{Name: name})
+	}
+	for i, sp := range spans {
+		if i == rows-1 && len(spans) > rows {
+			sp.Text = "and " + slo.Count(int64(len(spans)-i)) + " more"
+		}
+		l := Lane{Spans: []Span{sp}}
+		if i == 0 {
+			l.Name = name
+		}
+		t.Lanes = append(t.Lanes, l)
+		if i == rows-1 {
+			return
+		}
+	}
+}
+
+// finish gives each lane its height.
+func (t *Today) finish() {
+	n := float64(len(t.Lanes))
+	heights := []string{"h72", "h72", "h72", "h96", "h120"}
+	t.Height = heights[min(len(t.Lanes), len(heights)-1)]
+	for i := range t.Lanes {
+		l := &t.Lanes[i]
+		l.Y = pos((float64(i) + 0.5) * 100 / n)
+		for j := range l.Spans {
+			sp := &l.Spans[j]
+			sp.Y, sp.H, sp.TextY = pos((float64(i)+0.24)*100/n), pos(52/n), l.Y
+		}
+	}
+}
+
+// next is the sentence about the run that comes next.
+func (s *Server) next(v view) string {
+	schedules, err := s.cfg.Drills.Schedules(v.r.Context())
+	if err != nil {
+		return ""
+	}
+	var soonest injector.Schedule
+	for _, sc := range schedules {
+		if sc.Enabled && !sc.NextAt.IsZero() && (soonest.NextAt.IsZero() || sc.NextAt.Before(soonest.NextAt)) {
+			soonest = sc
+		}
+	}
+	if soonest.NextAt.IsZero() {
+		return ""
+	}
+	return "Next: " + soonest.Title + ", " + v.soon(soonest.NextAt)
+}
