@@ -8,7 +8,6 @@ import (
 	"breakwater/gateway/policy/fault"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
-	"breakwater/internal/conf"
 )
 
 // Config is everything a gateway is told by documents. It is a value: nothing in
@@ -105,8 +104,3 @@ func (c *Config) Matches() []route.Match {
 	}
 	return out
 }
-
-// Parse decodes the documents of files. What it finds wrong or doubtful is in
-// log; the Config may be used only where log has no errors. Documents that are
-// not the gateway's (SLO, Scenario, GameDay) are passed over.
-func Parse(files []conf.File, log *conf.Log) *Config { return &Config{} }

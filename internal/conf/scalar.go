@@ -237,7 +237,7 @@ func (n Node) duration(grammar *regexp.Regexp, what string, def, lo, hi time.Dur
 		}
 		return def
 	}
-	unit := units[m[2]]
+	unit := unitOf(m[2])
 	v, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || v > int64(hi/unit) || time.Duration(v)*unit < lo {
 		n.Errorf("must be %s to %s, got %s", FormatDuration(lo), FormatDuration(hi), clip(s))
@@ -246,9 +246,20 @@ func (n Node) duration(grammar *regexp.Regexp, what string, def, lo, hi time.Dur
 	return time.Duration(v) * unit
 }
 
-var units = map[string]time.Duration{
-	"ms": time.Millisecond, "s": time.Second, "m": time.Minute,
-	"h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
+func unitOf(s string) time.Duration {
+	switch s {
+	case "ms":
+		return time.Millisecond
+	case "s":
+		return time.Second
+	case "m":
+		return time.Minute
+	case "h":
+		return time.Hour
+	case "d":
+		return 24 * time.Hour
+	}
+	return 7 * 24 * time.Hour
 }
 
 // FormatDuration writes d as the grammar of Duration reads it, in the largest
@@ -300,4 +311,43 @@ func (n Node) Enums(words ...string) []string {
 		out = append(out, s)
 	}
 	return out
+}
+
+var size = regexp.MustCompile(`^([1-9][0-9]*)(KiB|MiB|GiB)$`)
+
+// Size reads an amount of memory such as 256MiB, in bytes; def where absent or mistaken.
+func (n Node) Size(def, lo, hi int64) int64 {
+	if n.n == nil {
+		return def
+	}
+	s, _, ok := n.text("a size such as 256MiB")
+	if !ok {
+		return def
+	}
+	m := size.FindStringSubmatch(s)
+	if m == nil {
+		n.Errorf("must be a size such as 256MiB, got %s", n.what()).Hint("units are KiB, MiB and GiB")
+		return def
+	}
+	shift := 10
+	switch m[2] {
+	case "MiB":
+		shift = 20
+	case "GiB":
+		shift = 30
+	}
+	v, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil || v > hi>>shift || v<<shift < lo {
+		n.Errorf("must be %d MiB to %d MiB, got %s", lo>>20, hi>>20, clip(s))
+		return def
+	}
+	return v << shift
+}
+
+// Got describes what stands here, for "got ...".
+func (n Node) Got() string { return n.what() }
+
+// IsBool reports whether true or false stands here.
+func (n Node) IsBool() bool {
+	return n.n != nil && n.n.Kind == yaml.ScalarNode && n.n.Style == 0 && n.n.ShortTag() == "!!bool"
 }

@@ -1,0 +1,228 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"breakwater/gateway/policy/fault"
+	"breakwater/gateway/route"
+	"breakwater/internal/conf"
+)
+
+// gateway reads the Gateway document; a nil m gives the defaults.
+func (p *parser) gateway(m *conf.Map) {
+	g := Gateway{
+		Name: "gateway", Env: "prod", Listen: ":8080", Admin: "127.0.0.1:15000", CallerHeader: "X-Caller",
+		Spool: Spool{MaxBytes: 1 << 30},
+		Caps:  fault.Caps{MaxPPM: 1_000_000, MaxLatency: 30 * time.Second, MaxSleeps: 1000},
+	}
+	if m != nil {
+		if p.gatewayAt != nil {
+			m.Node().Errorf("must be the only Gateway document, got another").Hint("first at %s:%d", p.gatewayAt.File(), p.gatewayAt.Line())
+		}
+		at := m.Node()
+		p.gatewayAt = &at
+		if name := m.Need("name").Name(); name != "" {
+			g.Name = name
+		}
+		if env := m.Get("env").Name(); env != "" {
+			g.Env = env
+		}
+		g.Listen = listen(m.Get("listen"), g.Listen)
+		g.Admin = listen(m.Get("admin"), g.Admin)
+		control := m.Get("control").Map()
+		g.Control = baseURL(control.Get("url"))
+		control.Done()
+		g.CallerHeader = headerName(m.Get("caller_header"), g.CallerHeader)
+		spool := m.Get("spool").Map()
+		g.Spool.Dir = spool.Get("dir").Str("")
+		g.Spool.MaxBytes = spool.Get("max_size").Size(g.Spool.MaxBytes, 1<<20, 1<<40)
+		spool.Done()
+		caps := m.Get("caps").Map()
+		g.Caps.MaxPPM = caps.Get("max_percent").PPM(g.Caps.MaxPPM)
+		if g.Caps.MaxPPM == 0 {
+			caps.Get("max_percent").Errorf("must be more than 0%%, got 0%%").Hint("to forbid faults altogether, set no_faults on the routes")
+		}
+		g.Caps.MaxLatency = caps.Get("max_latency").Duration(g.Caps.MaxLatency, time.Millisecond, 10*time.Minute)
+		g.Caps.MaxSleeps = caps.Get("max_sleeps").Int(g.Caps.MaxSleeps, 1, 1_000_000)
+		caps.Done()
+		m.Done()
+	}
+	p.cfg.Gateway = g
+}
+
+func (p *parser) upstream(m *conf.Map) {
+	u := Upstream{ConnectTimeout: time.Second}
+	u.Name = m.Need("name").Name()
+	p.upstreams = append(p.upstreams, m.Get("name"))
+	u.ConnectTimeout = m.Get("connect_timeout").Duration(u.ConnectTimeout, time.Millisecond, time.Minute)
+	list := m.Need("endpoints")
+	seen := map[string]bool{}
+	for _, item := range list.List() {
+		e := item.Map()
+		addr := e.Need("address")
+		ep := Endpoint{Address: address(addr)}
+		if ep.Address != "" && seen[ep.Address] {
+			addr.Errorf("must stand once, got %s again", ep.Address).Coded("E-DUPLICATE")
+		}
+		seen[ep.Address] = true
+		labels := e.Get("labels").Map()
+		ep.Instance = labels.Get("instance").Str("")
+		ep.Rack = labels.Get("rack").Str("")
+		ep.Zone = labels.Get("zone").Str("")
+		labels.Done()
+		e.Done()
+		u.Endpoints = append(u.Endpoints, ep)
+	}
+	if list.IsList() && len(u.Endpoints) == 0 {
+		list.Errorf("must have at least one endpoint, got none").Coded("E-ENDPOINTS")
+	}
+	m.Done()
+	p.cfg.Upstreams = append(p.cfg.Upstreams, u)
+}
+
+func (p *parser) service(m *conf.Map) {
+	s := Service{Name: m.Need("name").Name()}
+	p.serviceAt = append(p.serviceAt, m.Get("name"))
+	s.Owner = m.Get("owner").Str("")
+	s.Tier = int(m.Get("tier").Int(0, 1, 4))
+	s.Core, _ = m.Get("core").Bool(false)
+	m.Done()
+	p.services[s.Name] = true
+	p.cfg.Services = append(p.cfg.Services, s)
+}
+
+func (p *parser) route(m *conf.Map) {
+	at := routePlaces{name: m.Need("name"), service: m.Need("service"), upstream: m.Need("upstream"), timeout: m.Get("timeout")}
+	r := Route{Name: at.name.Name(), Service: at.service.Name(), Upstream: at.upstream.Name()}
+	r.Timeout = at.timeout.Duration(15*time.Second, time.Millisecond, time.Hour)
+	match := m.Need("match").Map()
+	r.Match.Host = host(match.Get("host"))
+	r.Match.Methods = match.Get("methods").Enums(route.Methods()...)
+	at.path = match.Need("path")
+	r.Match.Path = at.path.Str("")
+	for _, e := range match.Get("headers").Entries() {
+		if !token.MatchString(e.Key) {
+			e.Value.Errorf("must be under a header name, got %q", e.Key)
+		}
+		r.Match.Headers = append(r.Match.Headers, route.Header{Name: canonical(e.Key), Value: e.Value.Str("")})
+	}
+	match.Done()
+	r.Core, at.ownCore = m.Get("core").Bool(false)
+	r.FaultVisible, _ = m.Get("fault_visible").Bool(false)
+	r.NoFaults, _ = m.Get("no_faults").Bool(false)
+	if own := m.Get("retry"); own.Present() {
+		at.ownRetry = true
+		r.Retry = parseRetry(own)
+	}
+	at.rules = parseRules(m)
+	m.Done()
+	p.cfg.Routes = append(p.cfg.Routes, r)
+	p.routes = append(p.routes, at)
+}
+
+var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func headerName(n conf.Node, def string) string {
+	s := n.Str(def)
+	if !token.MatchString(s) {
+		n.Errorf("must be a header name, got %s", n.Got())
+		return def
+	}
+	return canonical(s)
+}
+
+// listen reads [host]:port; port 0 takes any free one.
+func listen(n conf.Node, def string) string {
+	s := n.Str(def)
+	if _, port, err := net.SplitHostPort(s); err != nil || !portNumber(port, 0) {
+		n.Errorf("must be host:port or :port, got %s", n.Got())
+		return def
+	}
+	return s
+}
+
+func portNumber(s string, least int) bool {
+	v, err := strconv.Atoi(s)
+	return err == nil && v >= least && v <= 65535 && strconv.Itoa(v) == s
+}
+
+func baseURL(n conf.Node) string {
+	s := n.Str("")
+	if s == "" {
+		return ""
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		n.Errorf("must be a URL such as http://127.0.0.1:8081, got %s", n.Got())
+		return ""
+	}
+	return strings.TrimSuffix(s, "/")
+}
+
+var hostName = regexp.MustCompile(`^(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$`)
+
+func host(n conf.Node) string {
+	s := n.Str("")
+	name := strings.TrimPrefix(s, "*.")
+	if s != "" && !hostName.MatchString(name) {
+		n.Errorf("must be a host name without port, or *.name, got %s", n.Got())
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(s, "."))
+}
+
+// address reads host:port of an upstream. What answers only to the machine it
+// runs on is refused: a gateway that can be pointed at the metadata service of
+// its cloud hands out its own keys.
+func address(n conf.Node) string {
+	s := n.Str("")
+	if s == "" {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || !portNumber(port, 1) || host == "" {
+		n.Errorf("must be host:port, got %s", n.Got())
+		return ""
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		last := host[strings.LastIndexByte(strings.TrimSuffix(host, "."), '.')+1:]
+		switch {
+		case !hostName.MatchString(host):
+			n.Errorf("must be host:port, got %s", n.Got())
+		case strings.HasPrefix(strings.ToLower(last), "0x") || last[0] >= '0' && last[0] <= '9':
+			// 2852039166, 0xa9fea9fe and 0251.254.169.254 are all 169.254.169.254 to somebody.
+			n.Errorf("must be a host name or an address in its usual form, got %s", n.Got()).Coded("E-ADDRESS")
+		case strings.EqualFold(strings.TrimSuffix(host, "."), "metadata.google.internal"):
+			n.Errorf("must not be a cloud's metadata service, got %s", n.Got()).Coded("E-ADDRESS")
+		default:
+			return s
+		}
+		return ""
+	}
+	if why := forbidden(ip.Unmap()); why != "" {
+		n.Errorf("must not be %s, got %s", why, n.Got()).Coded("E-ADDRESS")
+		return ""
+	}
+	return s
+}
+
+func forbidden(ip netip.Addr) string {
+	switch {
+	case ip.IsLinkLocalUnicast(), ip == netip.MustParseAddr("fd00:ec2::254"), ip == netip.MustParseAddr("100.100.100.200"):
+		return "a link-local or metadata address"
+	case ip.IsUnspecified():
+		return "the unspecified address"
+	case ip.IsMulticast(), ip == netip.MustParseAddr("255.255.255.255"):
+		return "a multicast or broadcast address"
+	case ip.Zone() != "":
+		return "an address with a zone"
+	}
+	return ""
+}

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"breakwater/gateway/policy/retry"
+	"breakwater/gateway/route"
+	"breakwater/internal/conf"
+)
+
+// APIVersion is what our documents begin with.
+const APIVersion = "breakwater/v1"
+
+// Parse decodes the documents of files. What it finds wrong or doubtful is in
+// log; the Config may be used only where Loadable says so. Documents that are not
+// the gateway's (SLO, Scenario, GameDay) are passed over.
+func Parse(files []conf.File, log *conf.Log) *Config {
+	p := &parser{cfg: &Config{}, log: log, services: map[string]bool{}}
+	p.gateway(nil)
+	for _, d := range conf.SplitAll(files, log) {
+		p.document(d)
+	}
+	p.crossCheck()
+	seal(p.cfg)
+	return p.cfg
+}
+
+// Loadable reports whether a gateway may serve what Parse returned. There is one
+// mistake it may serve with: a retry policy without `enabled`, which has always
+// meant true, and which only the validator insists on.
+func Loadable(log *conf.Log) bool {
+	return !slices.ContainsFunc(log.Errors(), func(m *conf.Mistake) bool {
+		return m.Code != codeEnabled || m.Text != textEnabled
+	})
+}
+
+// parser holds what is known while documents are read, and where it stood.
+type parser struct {
+	cfg *Config
+	log *conf.Log
+
+	gatewayAt  *conf.Node
+	ponytail   *retry.Config // of a bare six-key file
+	ponytailAt conf.Node
+	upstreams  []conf.Node // of each upstream: its name
+	serviceAt  []conf.Node
+	routes     []routePlaces
+	services   map[string]bool
+}
+
+// routePlaces are the nodes of a route that cross-checks speak of.
+type routePlaces struct {
+	name, service, upstream, path, timeout conf.Node
+	ownRetry, ownCore                      bool
+	rules                                  rules
+}
+
+func (p *parser) document(d conf.Document) {
+	root := d.Root
+	if !root.IsMap() {
+		root.Errorf("must be a map, got %s", root.Got()).Hint("a document begins with apiVersion, kind and name")
+		return
+	}
+	if d.APIVersion == "" && d.Kind == "" && bare(root) {
+		p.barePonytail(root)
+		return
+	}
+	if d.APIVersion == "openslo/v1" || d.APIVersion == "openslo/v2alpha" {
+		return // control's
+	}
+	switch d.Kind {
+	case "SLO", "Scenario", "GameDay":
+		return // control's
+	}
+	m := root.Map()
+	m.Need("apiVersion").Enum("", APIVersion)
+	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "SLO", "Scenario", "GameDay")
+	switch kind {
+	case "Gateway":
+		p.gateway(m)
+	case "Upstream":
+		p.upstream(m)
+	case "Route":
+		p.route(m)
+	case "Service":
+		p.service(m)
+	}
+}
+
+// bare reports whether a document without a head can be meant for a ponytail
+// file: one of the six keys stands in it.
+func bare(root conf.Node) bool {
+	return slices.ContainsFunc(root.Map().Keys(), func(k string) bool { return slices.Contains(sixKeys(), k) })
+}
+
+func (p *parser) barePonytail(root conf.Node) {
+	if p.ponytail != nil {
+		root.Errorf("must be the only retry policy without a route, got another").
+			Hint("the first stands at %s:%d", p.ponytailAt.File(), p.ponytailAt.Line())
+	}
+	cfg := parseRetry(root)
+	p.ponytail, p.ponytailAt = &cfg, root
+}
+
+// crossCheck is about what only several documents together can get wrong.
+func (p *parser) crossCheck() {
+	upstreams, services, routes := names{what: "upstream"}, names{what: "service"}, names{what: "route"}
+	for i, u := range p.cfg.Upstreams {
+		upstreams.add(u.Name, p.upstreams[i])
+	}
+	for i, s := range p.cfg.Services {
+		services.add(s.Name, p.serviceAt[i])
+	}
+	for i, r := range p.cfg.Routes {
+		routes.add(r.Name, p.routes[i].name)
+	}
+
+	known := map[string]bool{}
+	for _, u := range p.cfg.Upstreams {
+		known[u.Name] = false
+	}
+	for i := range p.cfg.Routes {
+		r, at := &p.cfg.Routes[i], p.routes[i]
+		if _, ok := known[r.Upstream]; !ok && r.Upstream != "" {
+			at.upstream.Errorf("must be the name of an Upstream document, got %s", r.Upstream).Coded("E-UPSTREAM")
+		} else {
+			known[r.Upstream] = true
+		}
+		if len(p.services) > 0 && r.Service != "" && !p.services[r.Service] {
+			at.service.Warnf("has no Service document: nobody owns it").Coded("W-SERVICE")
+		}
+		if !at.ownRetry && p.ponytail != nil {
+			r.Retry = *p.ponytail
+		}
+		at.rules.apply(&r.Retry)
+		if !at.ownCore {
+			r.Core = slices.ContainsFunc(p.cfg.Services, func(s Service) bool { return s.Name == r.Service && s.Core })
+		}
+		if worst := retry.WorstCase(r.Retry); r.Retry.Enabled && r.Timeout < worst {
+			at.timeout.Warnf("leaves no room for all tries: %s is less than %s", conf.FormatDuration(r.Timeout), conf.FormatDuration(worst)).
+				Hint("that is (1 + max_retries) x per_try_timeout and the waits").Coded("W-DEADLINE")
+		}
+	}
+	for i, u := range p.cfg.Upstreams {
+		if u.Name != "" && !known[u.Name] {
+			p.upstreams[i].Warnf("is used by no route").Coded("W-UNUSED")
+		}
+	}
+	p.compile()
+}
+
+// compile tries the routing table, and tells each pattern that cannot stand in it.
+func (p *parser) compile() {
+	var matches []route.Match
+	var index []int // of matches, in Routes
+	for i, r := range p.cfg.Routes {
+		if r.Match.Path != "" {
+			matches, index = append(matches, r.Match), append(index, i)
+		}
+	}
+	for {
+		_, err := route.Compile(matches)
+		e, bad := errors.AsType[*route.Error](err)
+		if !bad {
+			return
+		}
+		m := p.routes[index[e.Index]].path.Errorf("%s", e.Text)
+		if e.Other >= 0 {
+			other := p.routes[index[e.Other]].path
+			m.Hint("see %s:%d", other.File(), other.Line())
+		}
+		matches, index = slices.Delete(matches, e.Index, e.Index+1), slices.Delete(index, e.Index, e.Index+1)
+	}
+}
+
+// names reports those that stand twice.
+type names struct {
+	what  string
+	first map[string]conf.Node
+}
+
+func (l *names) add(name string, at conf.Node) {
+	if name == "" {
+		return
+	}
+	if f, twice := l.first[name]; twice {
+		at.Errorf("must be unique, got the %s %s again", l.what, name).Hint("first at %s:%d", f.File(), f.Line()).Coded("E-DUPLICATE")
+		return
+	}
+	if l.first == nil {
+		l.first = map[string]conf.Node{}
+	}
+	l.first[name] = at
+}
+
+// seal hashes the effective values.
+func seal(c *Config) {
+	c.Hash, c.Revision = "", ""
+	text, _ := json.Marshal(c) // plain values only: cannot fail
+	sum := sha256.Sum256(text)
+	c.Hash = hex.EncodeToString(sum[:])
+	c.Revision = c.Hash[:12]
+}
+
+func canonical(name string) string { return http.CanonicalHeaderKey(name) }
