@@ -110,3 +110,8 @@ type Point struct {
 	ChaosBad     int64
 	NoData       bool
 }
+
+// Outage is how long everything may fail within the window at even traffic.
+func (o Objective) Outage() time.Duration {
+	return time.Duration(mulDiv(int64(o.Window), whole-o.TargetPPB, whole))
+}

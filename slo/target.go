@@ -28,11 +28,9 @@ func ParseTarget(text string) (int64, error) {
 	if before == "" && after == "" || strings.Trim(before+after, "0123456789") != "" || len(before) > 3 {
 		return 0, fmt.Errorf("%w: must be a percentage such as 99.95%% or a ratio such as 0.9995, got %q", ErrTarget, text)
 	}
-	// A number from 1 up cannot be a ratio below 100 %, so it is a percentage;
-	// exactly 1 or 1.0 is the ratio 100 %, refused below.
-	if strings.TrimLeft(before, "0") != "" && strings.Trim(digits, "0.") != "1" {
-		percent = true
-	} else if !percent && strings.Trim(digits, "0.") == "1" && strings.TrimLeft(before, "0") == "10" {
+	// Above 1 it cannot be a ratio, so it is a percentage; 1 itself is the ratio
+	// 100 %, refused below.
+	if n, _ := strconv.Atoi(before); n > 1 || n == 1 && strings.Trim(after, "0") != "" {
 		percent = true
 	}
 	places := 9
