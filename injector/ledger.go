@@ -151,11 +151,12 @@ type GatewayLedger interface {
 	// SaveReceipt stores r and adds the difference of its tallies to the series.
 	SaveReceipt(ctx context.Context, now time.Time, r plan.Receipt) error
 	Gateways(ctx context.Context) ([]Gateway, error)
-	// LiveRuns are the runs whose faults belong into a plan: active, lease valid.
-	LiveRuns(ctx context.Context, now time.Time) ([]Run, error)
-	// Stamp numbers a plan by its content: the same content keeps its revision,
-	// another one gets the next.
-	Stamp(ctx context.Context, hash string) (Stamped, error)
+	// NumberPlan reads the runs whose faults belong into a plan at now (active,
+	// lease valid) and numbers what compose makes of them, which it names by a
+	// hash: the same hash keeps its revision, another gets the next. Reading
+	// and numbering are one step, so that no control can number an older state
+	// above a newer one. Compose may be called twice; its last call counts.
+	NumberPlan(ctx context.Context, now time.Time, compose func([]Run) string) (Stamped, error)
 	MarkRemoved(ctx context.Context, run, gateway string, at time.Time, byLease bool) error
 	// Series returns the tallies of a service over (since, until], in the order
 	// of time; run "" is its whole traffic.
@@ -167,11 +168,8 @@ type GatewayLedger interface {
 	Listen(ctx context.Context, wake func()) error
 }
 
-// Stamped numbers a plan.
-type Stamped struct {
-	Epoch, Revision int64
-	Hash            string
-}
+// Stamped numbers a plan: Epoch is the greatest claim of all runs.
+type Stamped struct{ Epoch, Revision int64 }
 
 // Gateway is the newest word of one gateway.
 type Gateway struct {

@@ -1,0 +1,242 @@
+package injector
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// API answers the JSON side of experiments. Each method is one handler, to be
+// mounted with the role it needs; {id} is read by PathValue.
+type API struct{ desk *Desk }
+
+// API returns the handlers of e.
+func (e *Engine) API() *API { return &API{e.Desk()} }
+
+// maxDocument bounds a scenario sent in.
+const maxDocument = 256 << 10
+
+// List answers GET /api/v1/experiments.
+func (a *API) List(w http.ResponseWriter, r *http.Request) {
+	runs, err := a.desk.Runs(r.Context(), 200)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	halt, err := a.desk.Halted(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	out := struct {
+		HaltedAt time.Time `json:"halted_at,omitzero"`
+		HaltedBy string    `json:"halted_by,omitempty"`
+		Runs     []runJSON `json:"experiments"`
+	}{halt.At, halt.Actor, []runJSON{}}
+	for _, x := range runs {
+		out.Runs = append(out.Runs, showRun(x))
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+// Create answers POST /api/v1/experiments: {"scenario": "id"} in JSON, or a
+// Scenario document in YAML.
+func (a *API) Create(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
+	if err != nil {
+		problem(w, http.StatusRequestEntityTooLarge, "the document must be at most 256 KiB")
+		return
+	}
+	var id, document string
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		var ask struct {
+			Scenario string `json:"scenario"`
+		}
+		if err := json.Unmarshal(body, &ask); err != nil || ask.Scenario == "" {
+			problem(w, http.StatusBadRequest, `must be {"scenario": "id"}`)
+			return
+		}
+		id = ask.Scenario
+	} else {
+		document = string(body)
+		if strings.TrimSpace(document) == "" {
+			problem(w, http.StatusBadRequest, "must hold a Scenario document, got nothing")
+			return
+		}
+	}
+	run, warnings, err := a.desk.Start(r.Context(), id, document, a.desk.cfg.Actor(r.Context()))
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Location", "/api/v1/experiments/"+run.ID)
+	type warningJSON struct {
+		Code string `json:"code"`
+		Text string `json:"text"`
+	}
+	out := struct {
+		runJSON
+		Warnings []warningJSON `json:"warnings"`
+	}{showRun(run), []warningJSON{}}
+	for _, x := range warnings {
+		out.Warnings = append(out.Warnings, warningJSON{x.Code, x.Text})
+	}
+	writeJSON(w, http.StatusCreated, out)
+}
+
+// Show answers GET /api/v1/experiments/{id}: the run, its log and its course.
+func (a *API) Show(w http.ResponseWriter, r *http.Request) {
+	run, err := a.desk.Run(r.Context(), r.PathValue("id"))
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	events, err := a.desk.Events(r.Context(), run.ID)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	strips, err := a.desk.Course(r.Context(), run)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	out := struct {
+		runJSON
+		Document string      `json:"document"`
+		Events   []eventJSON `json:"events"`
+		Series   []stripJSON `json:"series"`
+	}{showRun(run), run.Text, []eventJSON{}, []stripJSON{}}
+	for _, x := range events {
+		out.Events = append(out.Events, eventJSON{x.At, x.Kind, x.Text, x.Actor})
+	}
+	for _, s := range strips {
+		strip := stripJSON{Service: s.Service, StepMS: step.Milliseconds(), Points: []pointJSON{}}
+		for _, p := range s.Points {
+			strip.Points = append(strip.Points, pointJSON(p))
+		}
+		out.Series = append(out.Series, strip)
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+// Abort answers POST /api/v1/experiments/{id}/abort.
+func (a *API) Abort(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if err := a.desk.Abort(r.Context(), id, a.desk.cfg.Actor(r.Context())); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	a.stand(w, r, id)
+}
+
+// Approve answers POST /api/v1/experiments/{id}/approve.
+func (a *API) Approve(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if err := a.desk.Approve(r.Context(), id, a.desk.cfg.Actor(r.Context())); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	a.stand(w, r, id)
+}
+
+func (a *API) stand(w http.ResponseWriter, r *http.Request, id string) {
+	run, err := a.desk.Run(r.Context(), id)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, showRun(run))
+}
+
+// Halt answers POST /api/v1/halt: everything stops, nothing starts.
+func (a *API) Halt(w http.ResponseWriter, r *http.Request) {
+	n, err := a.desk.halt(r.Context(), a.desk.cfg.Actor(r.Context()))
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Stopped int `json:"stopped"`
+	}{n})
+}
+
+// Resume answers DELETE /api/v1/halt: runs may start again.
+func (a *API) Resume(w http.ResponseWriter, r *http.Request) {
+	if err := a.desk.Resume(r.Context(), a.desk.cfg.Actor(r.Context())); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// GameDays answers GET /api/v1/gamedays.
+func (a *API) GameDays(w http.ResponseWriter, r *http.Request) {
+	all, err := a.desk.Schedules(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	now, err := a.desk.cfg.Ledger.Now(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	out := struct {
+		Days []scheduleJSON `json:"gamedays"`
+	}{[]scheduleJSON{}}
+	for _, s := range all {
+		out.Days = append(out.Days, showSchedule(s, now))
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+// fail says what went wrong with the status that fits it.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if doc, ok := errors.AsType[*DocumentError](err); ok {
+		problem(w, http.StatusBadRequest, doc.Error())
+		return
+	}
+	for _, known := range []struct {
+		err    error
+		status int
+	}{
+		{ErrNotFound, http.StatusNotFound},
+		{ErrOverlap, http.StatusConflict},
+		{ErrHalted, http.StatusConflict},
+		{ErrFrozen, http.StatusConflict},
+		{ErrFenced, http.StatusConflict},
+		{ErrStep, http.StatusConflict},
+		{ErrSelf, http.StatusForbidden},
+	} {
+		if errors.Is(err, known.err) {
+			problem(w, known.status, err.Error())
+			return
+		}
+	}
+	a.desk.cfg.Log.Error("experiments", "path", r.URL.Path, "err", err)
+	problem(w, http.StatusServiceUnavailable, "the ledger cannot be read or written now")
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	// The client went away: nobody is left to tell.
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// problem answers in the form of RFC 9457.
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct {
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{http.StatusText(status), status, detail})
+}

@@ -1,0 +1,303 @@
+package injector
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"breakwater/injector/scenario"
+)
+
+// Desk is where people and pages read runs and act on them. It works on every
+// control, whoever owns a run.
+type Desk struct{ *Engine }
+
+// Desk returns the desk of e.
+func (e *Engine) Desk() *Desk { return &Desk{e} }
+
+// PlanHandler serves GET /api/v1/plan to gateways.
+func (e *Engine) PlanHandler() *Planner { return e.planner }
+
+// Runs lists the newest runs, newest first.
+func (e *Desk) Runs(ctx context.Context, limit int) ([]Run, error) {
+	return e.cfg.Ledger.Runs(ctx, limit)
+}
+
+// Run returns one run whole, or ErrNotFound.
+func (e *Desk) Run(ctx context.Context, id string) (Run, error) { return e.cfg.Ledger.Run(ctx, id) }
+
+// Events returns the log of a run in order.
+func (e *Desk) Events(ctx context.Context, id string) ([]Event, error) {
+	return e.cfg.Ledger.Events(ctx, id)
+}
+
+// Schedules lists what starts by itself, with the newest decisions.
+func (e *Desk) Schedules(ctx context.Context) ([]Schedule, error) {
+	return e.cfg.Ledger.Schedules(ctx)
+}
+
+// Halted says since when everything is halted; zero: nothing is.
+func (e *Desk) Halted(ctx context.Context) (Halt, error) { return e.cfg.Ledger.Halt(ctx) }
+
+// Start plans a run of a scenario for now. A document wins over an id.
+func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []scenario.Warning, error) {
+	if document == "" {
+		docs, err := e.cfg.Ledger.Documents(ctx)
+		if err != nil {
+			return Run{}, nil, err
+		}
+		for _, d := range docs {
+			if d.ID == id {
+				document = d.Text
+			}
+		}
+		if document == "" {
+			return Run{}, nil, fmt.Errorf("scenario %s: %w", id, ErrNotFound)
+		}
+	}
+	sc, err := ParseText(document)
+	if err != nil {
+		return Run{}, nil, &DocumentError{err}
+	}
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return Run{}, nil, err
+	}
+	var facts scenario.Facts
+	if e.cfg.Preflight != nil {
+		facts = e.cfg.Preflight(ctx, sc)
+	}
+	warnings := sc.Preflight(facts)
+	for _, w := range warnings {
+		if w.Refuse {
+			return Run{}, warnings, &DocumentError{errors.New(w.Code + ": " + w.Text)}
+		}
+	}
+	if no := grant(e.cfg.Budgets, sc.Target.Service, 0); no.Reason != "" {
+		return Run{}, warnings, fmt.Errorf("%s: %w", no.Text, ErrFrozen)
+	}
+	r := NewRun(sc, now)
+	r.ID, r.Actor, r.State = runID(now, strings.ToLower(rand.Text())), actor, Scheduled
+	if e.cfg.Env == "prod" {
+		r.State = PendingApproval
+	}
+	if err := e.cfg.Audit(ctx, actor, "run.start", r.ID, "scenario "+sc.ID); err != nil {
+		return Run{}, warnings, err
+	}
+	return r, warnings, e.cfg.Ledger.AddRun(ctx, r)
+}
+
+// ErrFrozen means that the budget of the target allows no run.
+var ErrFrozen = errors.New("the target is frozen")
+
+// DocumentError means that the document, not the moment, is wrong.
+type DocumentError struct{ Err error }
+
+func (e *DocumentError) Error() string { return e.Err.Error() }
+func (e *DocumentError) Unwrap() error { return e.Err }
+
+// ErrSelf means that somebody tried to approve what they started.
+var ErrSelf = errors.New("who started a run cannot approve it")
+
+// Approve lets a waiting run start.
+func (e *Desk) Approve(ctx context.Context, id, actor string) error {
+	r, now, err := e.stand(ctx, id)
+	if err != nil {
+		return err
+	}
+	if r.Actor == actor {
+		return ErrSelf
+	}
+	to, err := Step(r.State, Approve)
+	if err != nil {
+		return err
+	}
+	if err := e.cfg.Audit(ctx, actor, "run.approve", id, "document "+r.Hash); err != nil {
+		return err
+	}
+	return e.cfg.Ledger.Move(ctx, Move{Run: id, From: r.State, To: to, At: now, Actor: actor, Text: "approved"})
+}
+
+// Abort stops one run. It wins over whatever its engine does at the same time,
+// and doing it again changes nothing.
+func (e *Desk) Abort(ctx context.Context, id, actor string) error {
+	for range 10 {
+		r, now, err := e.stand(ctx, id)
+		if err != nil || r.State.Ended() || r.State == Aborting {
+			return err
+		}
+		trigger := Cancel
+		if r.State.Active() {
+			trigger = Stopped
+		}
+		to, err := Step(r.State, trigger)
+		if err != nil {
+			return err
+		}
+		if err := e.cfg.Audit(ctx, actor, "run.abort", id, "state "+string(r.State)); err != nil {
+			return err
+		}
+		err = e.cfg.Ledger.Move(ctx, Move{Run: id, From: r.State, To: to, At: now, Reason: string(ByUser), Actor: actor, Text: "stopped by " + actor})
+		if err == nil {
+			e.planner.wake()
+		}
+		if !errors.Is(err, ErrFenced) {
+			return err
+		}
+	}
+	return ErrFenced
+}
+
+func (e *Desk) stand(ctx context.Context, id string) (Run, time.Time, error) {
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return Run{}, now, err
+	}
+	r, err := e.cfg.Ledger.Run(ctx, id)
+	return r, now, err
+}
+
+// HaltAll stops every run and keeps new ones from starting until Resume.
+func (e *Desk) HaltAll(ctx context.Context, actor string) error {
+	_, err := e.halt(ctx, actor)
+	return err
+}
+
+// halt returns how many runs it stopped; again, it stops none.
+func (e *Desk) halt(ctx context.Context, actor string) (int, error) {
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := e.cfg.Audit(ctx, actor, "experiments.halt", "all", "every run stops, none starts"); err != nil {
+		return 0, err
+	}
+	n, err := e.cfg.Ledger.StopAll(ctx, now, actor, string(ByHalt), true)
+	e.planner.wake()
+	return n, err
+}
+
+// Resume lets runs start again after HaltAll.
+func (e *Desk) Resume(ctx context.Context, actor string) error {
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.cfg.Audit(ctx, actor, "experiments.resume", "all", "runs may start again"); err != nil {
+		return err
+	}
+	return e.cfg.Ledger.Resume(ctx, now, actor)
+}
+
+// Import makes the documents of set the only ones. Those that went away take
+// their schedules with them; new schedules start with their next due instant,
+// never at once.
+func (e *Desk) Import(ctx context.Context, set scenario.Set) error {
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return err
+	}
+	var docs []Document
+	for _, s := range set.Scenarios {
+		docs = append(docs, Document{ID: s.ID, Title: s.Title, Service: s.Target.Service, Text: s.Text, Hash: hashText(s.Text), File: s.File})
+	}
+	var schedules []Schedule
+	for _, g := range set.GameDays {
+		if g.Schedule == nil {
+			continue
+		}
+		calendar, err := g.Schedule.Compile(now)
+		if err != nil {
+			return fmt.Errorf("game day %s: %w", g.Name, err)
+		}
+		next, _ := calendar.Next(now)
+		schedules = append(schedules, Schedule{
+			ID: g.Name, GameDay: g.Name, Title: g.Title, Scenario: g.Scenarios[0], Scenarios: g.Scenarios,
+			Cron: g.Schedule.Cron, Zone: g.Schedule.Zone, NextAt: next, Enabled: true, GrantPPM: g.GrantPPM, Text: g.Text,
+		})
+	}
+	return e.cfg.Ledger.SaveDocuments(ctx, now, docs, schedules)
+}
+
+// Strip is the course of a run for its page: every service it watches, in steps
+// of five seconds.
+type Strip struct {
+	Service string
+	Points  []Point
+}
+
+const step = 5 * time.Second
+
+// Series is what gateways counted of a service over (since, until]; run "" is
+// its whole traffic.
+func (e *Desk) Series(ctx context.Context, service, run string, since, until time.Time) ([]Point, error) {
+	return e.cfg.Ledger.Series(ctx, service, run, since, until)
+}
+
+// Course returns what the services of r saw from half a minute before its
+// baseline to half a minute after its end. Attempts and Injected are those of
+// the run's fault.
+func (e *Desk) Course(ctx context.Context, r Run) ([]Strip, error) {
+	if r.StartedAt.IsZero() {
+		return nil, nil
+	}
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	until := now
+	if !r.EndedAt.IsZero() {
+		until = r.EndedAt.Add(30 * time.Second)
+	}
+	since := r.StartedAt.Add(-30 * time.Second)
+	sc, err := e.parse(r)
+	if err != nil {
+		return nil, err
+	}
+	var out []Strip
+	for _, service := range sc.Services() {
+		whole, err := e.cfg.Ledger.Series(ctx, service, "", since, until)
+		if err != nil {
+			return nil, err
+		}
+		own, err := e.cfg.Ledger.Series(ctx, service, r.ID, since, until)
+		if err != nil {
+			return nil, err
+		}
+		for i := range whole {
+			whole[i].Attempts, whole[i].Injected = 0, 0
+		}
+		for i := range own {
+			own[i].Good, own[i].Bad = 0, 0
+		}
+		out = append(out, Strip{service, steps5(append(whole, own...), since, until)})
+	}
+	return out, nil
+}
+
+// steps5 adds points up on a fixed grid; a step without any stays zero.
+func steps5(points []Point, since, until time.Time) []Point {
+	from := since.Truncate(step)
+	n := int(until.Sub(from)/step) + 1
+	if n <= 0 || n > 24*3600/5 {
+		return nil
+	}
+	out := make([]Point, n)
+	for i := range out {
+		out[i].At = from.Add(time.Duration(i) * step)
+	}
+	for _, p := range points {
+		i := int(p.At.Sub(from) / step)
+		if i < 0 || i >= n {
+			continue
+		}
+		out[i].Good += p.Good
+		out[i].Bad += p.Bad
+		out[i].Attempts += p.Attempts
+		out[i].Injected += p.Injected
+	}
+	return out
+}

@@ -1,0 +1,177 @@
+package injector
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"breakwater/gateway/plan"
+	"breakwater/injector/scenario"
+)
+
+// Config is what an Engine needs. Only Ledger has no default.
+type Config struct {
+	Ledger  Ledger
+	Budgets Budgets // nil: no budget is known
+	Env     string  // "prod" makes ungranted runs wait for approval
+	// Owner names this control in claims; empty: a random name. Two processes
+	// must not share one.
+	Owner string
+	// Audit is told of every change by a person before it takes effect; nil: no audit.
+	Audit func(ctx context.Context, actor, action, object, detail string) error
+	// Actor says who asks, for the HTTP handlers; nil: "unknown".
+	Actor func(ctx context.Context) string
+	// Measures are the protective actions that go out with the plan; nil: none.
+	Measures func(ctx context.Context) ([]plan.Measure, error)
+	// Preflight knows the live system for warnings; nil: nothing is known.
+	Preflight func(ctx context.Context, sc scenario.Scenario) scenario.Facts
+	Log       *slog.Logger
+}
+
+// Engine drives experiments. Several may share one ledger; each run has one
+// owner at a time, and every write names the epoch under which it was claimed.
+type Engine struct {
+	cfg       Config
+	scheduler Scheduler
+	planner   *Planner
+
+	mu     sync.Mutex
+	parsed map[string]scenario.Scenario // by hash of the text
+}
+
+// New returns an Engine; Run drives it, or Tick does by hand.
+func New(cfg Config) *Engine {
+	if cfg.Owner == "" {
+		cfg.Owner = "control-" + rand.Text()[:10]
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = func(context.Context, string, string, string, string) error { return nil }
+	}
+	if cfg.Actor == nil {
+		cfg.Actor = func(context.Context) string { return "unknown" }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	e := &Engine{cfg: cfg, parsed: map[string]scenario.Scenario{}}
+	e.scheduler = Scheduler{Ledger: cfg.Ledger, Budgets: cfg.Budgets, Env: cfg.Env}
+	e.planner = newPlanner(cfg, e.parse)
+	return e
+}
+
+// Scheduler is the part that decides what is due.
+func (e *Engine) Scheduler() *Scheduler { return &e.scheduler }
+
+// Run ticks each second until ctx ends, and listens for changes meanwhile. It
+// gives back what it has not begun to inject.
+func (e *Engine) Run(ctx context.Context) error {
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { e.planner.listen(ctx) })
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return e.leave(ctx)
+		case <-ticker.C:
+		}
+		now, err := e.cfg.Ledger.Now(ctx)
+		if err == nil {
+			_, errSchedule := e.scheduler.Tick(ctx)
+			err = errors.Join(errSchedule, e.Tick(ctx, now))
+		}
+		if n%600 == 300 {
+			err = errors.Join(err, e.cfg.Ledger.PruneTallies(ctx, now))
+		}
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Log.Error("engine tick", "err", err)
+		}
+	}
+}
+
+// leave gives runs back at once, so that another control need not wait for the
+// lease to run out.
+func (e *Engine) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err == nil {
+		err = e.cfg.Ledger.Release(ctx, e.cfg.Owner, now)
+	}
+	if err != nil {
+		// The lease ends by itself; nothing is lost but its seconds.
+		e.cfg.Log.Warn("release runs", "err", err)
+	}
+	return nil
+}
+
+// Tick drives every run this control owns or can claim, one step each.
+func (e *Engine) Tick(ctx context.Context, now time.Time) error {
+	held, err := e.cfg.Ledger.Hold(ctx, e.cfg.Owner, now)
+	if err != nil {
+		return fmt.Errorf("hold runs: %w", err)
+	}
+	var errs []error
+	for _, h := range held {
+		// Somebody else moved it: the next tick sees how it stands.
+		if err := e.drive(ctx, h, now); err != nil && !errors.Is(err, ErrFenced) {
+			errs = append(errs, fmt.Errorf("run %s: %w", h.Run.ID, err))
+		}
+	}
+	if err := e.cfg.Ledger.ExpireApprovals(ctx, now); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) drive(ctx context.Context, h Held, now time.Time) error {
+	d := drive{Engine: e, run: h.Run, now: now}
+	sc, err := e.parse(h.Run)
+	if err != nil {
+		return d.unreadable(ctx, err)
+	}
+	d.sc = sc
+	if h.Taken {
+		if done, err := d.takeOver(ctx); done || err != nil {
+			return err
+		}
+	}
+	switch d.run.State {
+	case Scheduled:
+		return d.scheduled(ctx)
+	case Arming:
+		return d.arming(ctx)
+	case Baseline:
+		return d.baseline(ctx)
+	case Injecting:
+		return d.injecting(ctx)
+	case Recovering:
+		return d.recovering(ctx)
+	case Aborting:
+		return d.aborting(ctx)
+	}
+	return nil
+}
+
+// parse reads the scenario of r, once for each text.
+func (e *Engine) parse(r Run) (scenario.Scenario, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if sc, ok := e.parsed[r.Hash]; ok {
+		return sc, nil
+	}
+	sc, err := ParseText(r.Text)
+	if err != nil {
+		return sc, err
+	}
+	if len(e.parsed) >= 1000 {
+		clear(e.parsed)
+	}
+	e.parsed[r.Hash] = sc
+	return sc, nil
+}

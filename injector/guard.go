@@ -1,0 +1,178 @@
+package injector
+
+import (
+	"fmt"
+	"time"
+
+	"breakwater/injector/scenario"
+)
+
+// Reason is why a run was stopped, skipped or broken, as a word that does not change.
+type Reason string
+
+// The reasons. What a drill showed about the system fails it; what happened to
+// the drill itself leaves it open.
+const (
+	ByCondition Reason = "stop_condition"
+	ByBudget    Reason = "budget_cap"
+
+	ByHalt     Reason = "halt"
+	ByUser     Reason = "user"
+	ByGateway  Reason = "gateway_lost"
+	BySilence  Reason = "feed_silent"
+	ByFreeze   Reason = "freeze"
+	ByRefusal  Reason = "refused"
+	ByEngine   Reason = "engine_lost"
+	NoGateway  Reason = "no_gateway"
+	NoArming   Reason = "arming_timeout"
+	BadText    Reason = "bad_document"
+	Missed     Reason = "missed"
+	Overlap    Reason = "overlap"
+	Blackout   Reason = "blackout"
+	Halted     Reason = "halted"
+	NoBudget   Reason = "budget"
+	NoReading  Reason = "budget_unknown"
+	NoDocument Reason = "no_document"
+	Earlier    Reason = "earlier_run"
+)
+
+// stopVerdict is what an early stop proves. Never a pass.
+func stopVerdict(r Reason) Verdict {
+	if r == ByCondition || r == ByBudget {
+		return Failed
+	}
+	return Inconclusive
+}
+
+// View is what the guard sees of a run under way.
+type View struct {
+	Now     time.Time
+	Run     Run
+	Series  map[string][]Point // by service: all of its traffic, in order of time
+	Hit     []Point            // requests that the run's faults touched
+	Budgets map[string]Budget
+	// Fresh is the newest word of the gateway that has been silent for longest.
+	Fresh time.Time
+}
+
+// Stop says that a run must end now, and why.
+type Stop struct {
+	Reason Reason
+	Text   string
+}
+
+// Guard decides whether v must stop. It uses burn rates over two windows with a
+// floor of failures, never a test of significance: asked each second, such a
+// test would stop every run in the end.
+func Guard(sc scenario.Scenario, v View) (Stop, bool) {
+	if silent := v.Now.Sub(v.Fresh); silent >= LeaseFor {
+		return Stop{BySilence, fmt.Sprintf("no tallies for %d s", int(silent/time.Second))}, true
+	}
+	if v.Budgets[sc.Target.Service].Frozen {
+		return Stop{ByFreeze, sc.Target.Service + " is frozen"}, true
+	}
+	for _, c := range sc.Stop {
+		if s, hit := condition(sc, c, v); hit {
+			return s, true
+		}
+	}
+	if v.Run.CapPPM > 0 {
+		return overBudget(sc, v.Run.CapPPM, v)
+	}
+	return Stop{}, false
+}
+
+func condition(sc scenario.Scenario, c scenario.Stop, v View) (Stop, bool) {
+	switch c.Kind {
+	case scenario.StopBurn:
+		return burning(c, v)
+	case scenario.StopErrors:
+		return failing(c, v)
+	}
+	return overBudget(sc, c.PPM, v)
+}
+
+// burning: a burn of 1 spends the whole budget in its window, so the rate is the
+// share of failures over the share that is allowed. All on integers.
+func burning(c scenario.Stop, v View) (Stop, bool) {
+	b := v.Budgets[c.Service]
+	allowed := 1_000_000_000 - b.TargetPPB
+	if !b.Known || allowed <= 0 {
+		return Stop{}, false
+	}
+	for _, w := range c.Windows {
+		n := sum(v.Series[c.Service], v.Now.Add(-w), v.Now)
+		valid := n.Good + n.Bad
+		if n.Bad < c.MinBad || valid == 0 || n.Bad*1_000_000_000/allowed*1000 <= c.OverMilli*valid {
+			return Stop{}, false
+		}
+	}
+	n := sum(v.Series[c.Service], v.Now.Add(-c.Windows[0]), v.Now)
+	return Stop{ByCondition, fmt.Sprintf("%s burns its budget over %g times too fast: %d of %d requests failed in %v",
+		c.Service, float64(c.OverMilli)/1000, n.Bad, n.Good+n.Bad, c.Windows[0])}, true
+}
+
+// failing looks at the span c.For of the injection, once it has passed.
+func failing(c scenario.Stop, v View) (Stop, bool) {
+	if v.Now.Sub(v.Run.InjectAt) < c.For {
+		return Stop{}, false
+	}
+	n := sum(v.Series[c.Service], v.Now.Add(-c.For), v.Now)
+	if n.Bad < c.MinBad || n.Bad*1_000_000 <= c.PPM*(n.Good+n.Bad) {
+		return Stop{}, false
+	}
+	return Stop{ByCondition, fmt.Sprintf("%s failed %d of %d requests in %v, more than %s",
+		c.Service, n.Bad, n.Good+n.Bad, c.For, percent(float64(c.PPM)/1_000_000))}, true
+}
+
+func overBudget(sc scenario.Scenario, ppm int64, v View) (Stop, bool) {
+	for _, service := range sc.Services() {
+		b := v.Budgets[service]
+		if !b.Known {
+			continue
+		}
+		if spent := Spent(sc, service, v); spent > 0 && spent*1_000_000 > ppm*b.Allowed {
+			return Stop{ByBudget, fmt.Sprintf("the run cost %s %d failures, more than %s of its budget of %d",
+				service, spent, percent(float64(ppm)/1_000_000), b.Allowed)}, true
+		}
+	}
+	return Stop{}, false
+}
+
+// Spent is how many failures of a service the run of v caused: those beyond what
+// the baseline lets expect, or, of the target, those its faults touched where
+// these are more.
+func Spent(sc scenario.Scenario, service string, v View) int64 {
+	r := v.Run
+	if r.InjectAt.IsZero() {
+		return 0
+	}
+	before := sum(v.Series[service], r.BaselineAt, r.InjectAt)
+	during := sum(v.Series[service], r.InjectAt.Add(settle), v.Now)
+	extra := during.Bad
+	if valid := before.Good + before.Bad; valid > 0 {
+		extra -= (during.Good + during.Bad) * before.Bad / valid
+	}
+	if service == sc.Target.Service {
+		extra = max(extra, sum(v.Hit, r.InjectAt, v.Now).Bad)
+	}
+	return max(extra, 0)
+}
+
+// settle is how long the poll may take that every gateway makes when its plan
+// changes: what it reports then still happened before.
+const settle = time.Second
+
+// sum adds the points of (since, until].
+func sum(points []Point, since, until time.Time) Point {
+	var out Point
+	for _, p := range points {
+		if p.At.After(since) && !p.At.After(until) {
+			out.Good += p.Good
+			out.Bad += p.Bad
+			out.Attempts += p.Attempts
+			out.Injected += p.Injected
+		}
+	}
+	return out
+}
