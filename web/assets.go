@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -29,8 +30,7 @@ type asset struct {
 
 // assets serves the embedded files under names that carry their content's
 // hash, so that a browser may keep them for ever and never mixes two releases.
-// Modules import one another by plain relative names; those are rewritten to
-// hashed ones here, which is why scripts are hashed last.
+// Modules import one another by plain relative names, rewritten to hashed ones here.
 type assets struct {
 	byName map[string]asset  // "base.1a2b3c4d.css"
 	hashed map[string]string // "base.css" -> "base.1a2b3c4d.css"
@@ -52,11 +52,20 @@ func loadAssets() (*assets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read assets: %w", err)
 	}
-	// A module may import only modules that come before it by name, see static/.
-	for _, name := range modules {
-		if err := a.add(name, a.rename); err != nil {
-			return nil, fmt.Errorf("read assets: %w", err)
+	// A module's name carries the hash of what it imports, so those come first.
+	for len(modules) > 0 {
+		var later []string
+		for _, name := range modules {
+			if body, _ := staticFiles.ReadFile(name); a.waits(body) {
+				later = append(later, name)
+			} else if err := a.add(name, a.rename); err != nil {
+				return nil, fmt.Errorf("read assets: %w", err)
+			}
 		}
+		if len(later) == len(modules) {
+			return nil, fmt.Errorf("modules import one another in a circle, or one that does not exist: %v", later)
+		}
+		modules = later
 	}
 	return a, nil
 }
@@ -80,10 +89,25 @@ func (a *assets) add(name string, rewrite func([]byte) []byte) error {
 
 // rename turns `from "./x.js"` into the hashed name of x.js.
 func (a *assets) rename(body []byte) []byte {
-	for short, hashed := range a.hashed {
-		body = bytes.ReplaceAll(body, []byte(`from "./`+short+`"`), []byte(`from "./`+hashed+`"`))
+	return imports.ReplaceAllFunc(body, func(found []byte) []byte {
+		return []byte(`from "./` + a.hashed[importedName(found)] + `"`)
+	})
+}
+
+// waits reports whether body imports a module that has no hash yet.
+func (a *assets) waits(body []byte) bool {
+	for _, found := range imports.FindAll(body, -1) {
+		if a.hashed[importedName(found)] == "" {
+			return true
+		}
 	}
-	return body
+	return false
+}
+
+var imports = regexp.MustCompile(`from "\./[^"]+"`)
+
+func importedName(found []byte) string {
+	return strings.TrimSuffix(strings.TrimPrefix(string(found), `from "./`), `"`)
 }
 
 // zipped returns body compressed, or nil if that gains nothing.

@@ -16,6 +16,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 	p.Env, p.Now, p.Zone = s.cfg.Env, v.clock(v.now), v.zoneName()
 	p.ZoneTitle = s.cfg.Zone.String()
 	p.Wall = p.Wall || v.r.URL.Query().Get("tv") == "1"
+	p.Fragment = v.r.URL.Query().Get("fragment") == "1"
 	p.Query = v.r.URL.Query().Get("q")
 	p.Theme = theme(w, v.r)
 	p.Themes = themes(v.r, p.Theme)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"breakwater/slo"
+	"breakwater/slo/gate"
 )
 
 // VerdictRow is the gate's answer for one service.
@@ -43,11 +44,11 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 		d, err := s.cfg.Gate.Decide(r.Context(), svc.Name)
 		if err != nil {
 			o.Trouble = s.read(r.Context(), "Some verdicts", err)
-			d = Verdict{Decision: "unknown"}
+			d = gate.Decision{Decision: gate.Unclear}
 		}
 		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d), d.ReasonCode
-		if !d.ThawAt.IsZero() {
-			row.Thaw, row.ThawIn = v.day(d.ThawAt), v.in(d.ThawAt)
+		if d.ThawAt != nil {
+			row.Thaw, row.ThawIn = v.day(*d.ThawAt), v.in(*d.ThawAt)
 		}
 		counts[row.Mark.Text]++
 		o.Rows = append(o.Rows, row)
@@ -68,7 +69,7 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	s.show(w, v, http.StatusOK, "gate", Page{Title: "Gate and freeze", Topics: topicLedger, Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
 }
 
-func verdictText(d Verdict) string {
+func verdictText(d gate.Decision) string {
 	if len(d.Reasons) > 0 {
 		return d.Reasons[0]
 	}

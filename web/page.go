@@ -17,7 +17,7 @@ import (
 type pages struct{ set map[string]*template.Template }
 
 func parsePages(a *assets) (*pages, error) {
-	scripts := []string{"bw-chart.js", "bw-live.js", "bw-keys.js"}
+	scripts := []string{"bw-live.js", "bw-chart.js", "keys.js"}
 	list := func(names ...string) (urls []string, err error) {
 		for _, n := range names {
 			u, err := a.url(n)
@@ -31,7 +31,7 @@ func parsePages(a *assets) (*pages, error) {
 	base, err := template.New("").Funcs(template.FuncMap{
 		"asset": a.url,
 		"sheets": func() ([]string, error) {
-			return list("tokens.css", "base.css", "kit.css", "chart.css", "pages.css", "sizes.css")
+			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "sizes.css")
 		},
 		"scripts": func() ([]string, error) { return list(scripts...) },
 	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html")
@@ -55,7 +55,7 @@ func parsePages(a *assets) (*pages, error) {
 // Page is what the layout shows around every content.
 type Page struct {
 	Title, Env, Theme, Query string
-	Wall                     bool
+	Wall, Fragment           bool // Fragment: only what <bw-live> holds
 	Topics                   string
 	Now                      Time
 	Zone, ZoneTitle          string

@@ -10,6 +10,7 @@ import (
 	"breakwater/injector"
 	"breakwater/internal/retrylog"
 	"breakwater/slo"
+	"breakwater/slo/gate"
 )
 
 type serviceView struct {
@@ -192,8 +193,8 @@ func (s *Server) gateFact(r *http.Request, v view, name string) Fact {
 	}
 	f.Mark = new(verdictMark(d.Decision))
 	f.Text = verdictText(d)
-	if d.Decision == "deny" && !d.ThawAt.IsZero() {
-		f.Text += " Thaws " + v.day(d.ThawAt).Text + " at best."
+	if d.Decision == gate.Deny && d.ThawAt != nil {
+		f.Text += " Thaws " + v.day(*d.ThawAt).Text + " at best."
 	}
 	return f
 }

@@ -6,6 +6,7 @@ import (
 
 	"breakwater/injector"
 	"breakwater/slo"
+	"breakwater/slo/gate"
 )
 
 // How states look: a colour, a shape and a word, each enough alone. Figures are
@@ -29,13 +30,13 @@ func statusChip(st slo.Status) Chip { return levelChip(st.Level, st.Budget.NoDat
 
 // verdictMark is how a gate's answer looks. Deny is never ice blue: that colour
 // belongs to the freeze beside it.
-func verdictMark(decision string) Chip {
+func verdictMark(decision gate.Verdict) Chip {
 	switch decision {
-	case "allow":
+	case gate.Allow:
 		return Chip{"fg-normal", "s-normal", "allow"}
-	case "deny":
+	case gate.Deny:
 		return Chip{"fg-emergency", "s-emergency", "deny"}
-	case "hold":
+	case gate.Hold:
 		return Chip{"fg-warn", "s-warn", "hold"}
 	}
 	return Chip{"fg-unknown", "s-unknown", "unknown"}

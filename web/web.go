@@ -16,6 +16,7 @@ import (
 	"breakwater/injector"
 	"breakwater/internal/retrylog"
 	"breakwater/slo"
+	"breakwater/slo/gate"
 )
 
 // Ledger is what the pages need from the SLO service.
@@ -45,19 +46,10 @@ type Drills interface {
 	HaltAll(ctx context.Context, actor string) error
 }
 
-// Gate answers whether a service may ship a feature now.
+// Gate answers whether a feature of a service may go out now. Looking at a page
+// is no question of a pipeline, so the answer is not recorded.
 type Gate interface {
-	Decide(ctx context.Context, service string) (Verdict, error)
-}
-
-// Verdict is the gate's answer for one service.
-type Verdict struct {
-	Decision   string // allow, deny, hold, unknown
-	State      slo.Level
-	ReasonCode string
-	Reasons    []string
-	ThawAt     time.Time
-	DecisionID string
+	Decide(ctx context.Context, service string) (gate.Decision, error)
 }
 
 // Config is what a Server needs. Ledger, Drills and Gate are required.

@@ -1,0 +1,191 @@
+// How a chart looks on the canvas. Colours are the tokens of the page, read through a probe, because a canvas knows no
+// variables; everything the SVG shows - band, limit, hatch, axis - is drawn here in the same place.
+
+/**
+ * @typedef {{value: number, class: string, text: string}} Limit
+ * @typedef {{unit: string, from: number, to: number, min: number, max: number, ticks: number[],
+ *   series: {label: string, color: string, area?: boolean}[], bands: [number, number][], limits: Limit[]}} Spec
+ */
+
+/**
+ * @param {HTMLElement} host
+ * @param {string} token
+ */
+function colour(host, token) {
+  const probe = document.createElement('i');
+  probe.style.color = `var(${token})`;
+  host.append(probe);
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return value;
+}
+
+/**
+ * @param {string} c a computed colour, rgb(...)
+ * @param {number} alpha
+ */
+const faint = (c, alpha) => c.replace(/^rgba?\(([^)]*?)(,\s*[\d.]+)?\)$/, (all, rgb) => (rgb.split(',').length === 3 ? `rgba(${rgb}, ${alpha})` : all));
+
+/**
+ * @param {number} v
+ * @param {string} unit
+ */
+const words = (v, unit) => {
+  const digits = String(Math.abs(Math.round(v * 100) / 100)).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
+  return (v < 0 ? '\u2212' : '') + digits + (unit ? '\u202f' + unit : '');
+};
+
+/**
+ * @param {HTMLElement} host
+ * @param {Spec} spec
+ * @param {any[]} data
+ * @param {number} height
+ * @param {(index: number | null | undefined) => void} onCursor
+ */
+export function draw(host, spec, data, height, onCursor) {
+  const uPlot = /** @type {any} */ (globalThis).uPlot;
+  const ink3 = colour(host, '--ink3');
+  const look = {
+    grid: colour(host, '--grid'), line: colour(host, '--line'), chaos: colour(host, '--chaos-fill'), hatch: colour(host, '--unknown-fill'),
+    warn: colour(host, '--warn-fill'), emergency: colour(host, '--emergency-fill'), frozen: colour(host, '--frozen-fill'),
+    text: { warn: colour(host, '--warn-fg'), emergency: colour(host, '--emergency-fg'), frozen: colour(host, '--frozen-fg') },
+  };
+  const sans = getComputedStyle(host).fontFamily;
+  const font = `11px ${sans}`;
+  const zone = document.querySelector('#live abbr')?.getAttribute('title') || 'UTC';
+  const state = { spec, look, sans };
+  const plot = new uPlot({
+    width: Math.max(host.clientWidth, 200), height,
+    legend: { show: false },
+    padding: [8, 12, 0, 0],
+    tzDate: (/** @type {number} */ at) => uPlot.tzDate(new Date(at * 1000), zone),
+    scales: { x: { time: true, range: () => [state.spec.from, state.spec.to] }, y: { range: () => [state.spec.min, state.spec.max] } },
+    axes: [
+      { stroke: ink3, font, size: 24, gap: 6, space: 90, grid: { show: false }, ticks: { show: false }, values: (/** @type {any} */ u, /** @type {number[]} */ at) => at.map((t) => when(t, zone, state.spec)) },
+      { stroke: ink3, font, size: 44 + (spec.min <= -1000 ? 16 : 0), gap: 6, grid: { stroke: look.grid, width: 1 }, ticks: { show: false }, splits: () => state.spec.ticks,
+        values: (/** @type {any} */ u, /** @type {number[]} */ ticks) => ticks.map((v) => words(v, state.spec.unit)) },
+    ],
+    series: [{}, ...spec.series.map((s) => {
+      const stroke = colour(host, s.color);
+      return { label: s.label, stroke, width: 1.75, fill: s.area ? faint(stroke, 0.12) : undefined,
+        fillTo: (/** @type {any} */ u) => Math.max(0, u.scales.y.min), points: { show: alone }, spanGaps: false };
+    })],
+    cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
+    hooks: {
+      drawClear: [(/** @type {any} */ u) => behind(u, state)],
+      draw: [(/** @type {any} */ u) => limits(u, state)],
+      setCursor: [(/** @type {any} */ u) => onCursor(u.cursor.left < 0 ? null : u.cursor.idx)],
+    },
+  }, data, host);
+  plot.bw = state;
+  return plot;
+}
+
+/** A point with no neighbour has no line; it is shown as a dot. */
+function alone(/** @type {any} */ u, /** @type {number} */ series) {
+  const ys = u.data[series];
+  return ys.filter((/** @type {number | null} */ y) => y != null).length < 3;
+}
+
+/**
+ * New values into the same canvas.
+ * @param {any} plot
+ * @param {Spec} spec
+ * @param {any[]} data
+ */
+export function paint(plot, spec, data) {
+  plot.bw.spec = spec;
+  plot.setData(data);
+}
+
+/**
+ * @param {number} at
+ * @param {string} zone
+ * @param {Spec} spec
+ */
+function when(at, zone, spec) {
+  const long = spec.to - spec.from > 36 * 3600;
+  const short = spec.to - spec.from <= 300;
+  const parts = new Intl.DateTimeFormat('en-GB', { timeZone: zone, day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }).formatToParts(at * 1000);
+  const get = (/** @type {string} */ type) => parts.find((p) => p.type === type)?.value || '';
+  if (long) return `${get('day')} ${get('month')}`;
+  return `${get('hour')}:${get('minute')}` + (short ? `:${get('second')}` : '');
+}
+
+/**
+ * Bands and hatches lie behind the data.
+ * @param {any} u
+ * @param {{spec: Spec, look: any}} state
+ */
+function behind(u, { spec, look }) {
+  const { ctx, bbox } = u;
+  const x = (/** @type {number} */ at) => Math.min(Math.max(u.valToPos(at, 'x', true), bbox.left), bbox.left + bbox.width);
+  ctx.save();
+  for (const [from, to] of spec.bands) {
+    const left = x(from), right = Math.max(x(to), left + 2 * devicePixelRatio);
+    ctx.fillStyle = faint(look.chaos, 0.17);
+    ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    ctx.fillStyle = look.chaos;
+    ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
+    ctx.fillRect(right - devicePixelRatio, bbox.top, devicePixelRatio, bbox.height);
+  }
+  const [at, ys] = u.data;
+  for (let i = 0; i < ys.length; i++) {
+    if (ys[i] != null) continue;
+    const first = i;
+    while (i + 1 < ys.length && ys[i + 1] == null) i++;
+    hatch(ctx, x(at[Math.max(first - 1, 0)]), bbox.top, x(at[Math.min(i + 1, at.length - 1)]), bbox.top + bbox.height, look.hatch);
+  }
+  ctx.restore();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} ctx
+ * @param {number} left
+ * @param {number} top
+ * @param {number} right
+ * @param {number} bottom
+ * @param {string} stroke
+ */
+function hatch(ctx, left, top, right, bottom, stroke) {
+  const gap = 8.5 * devicePixelRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, right - left, bottom - top);
+  ctx.clip();
+  ctx.strokeStyle = faint(stroke, 0.5);
+  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.beginPath();
+  for (let x = left - (bottom - top); x < right; x += gap) {
+    ctx.moveTo(x, bottom);
+    ctx.lineTo(x + (bottom - top), top);
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+/**
+ * Limits lie over the data, with their words on the line.
+ * @param {any} u
+ * @param {{spec: Spec, look: any, sans: string}} state
+ */
+function limits(u, { spec, look, sans }) {
+  const { ctx, bbox } = u;
+  const r = devicePixelRatio;
+  ctx.save();
+  for (const limit of spec.limits) {
+    const y = Math.round(u.valToPos(limit.value, 'y', true)) + 0.5;
+    ctx.strokeStyle = look[limit.class];
+    ctx.lineWidth = (limit.class === 'frozen' ? 1.5 : 1) * r;
+    ctx.setLineDash(limit.class === 'frozen' ? [] : [5 * r, 4 * r]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.font = `${11 * r}px ${sans}`;
+    ctx.fillStyle = look.text[limit.class];
+    ctx.textBaseline = 'bottom';
+    ctx.fillText(limit.text, bbox.left + 4 * r, y - 3 * r);
+  }
+  ctx.restore();
+}
