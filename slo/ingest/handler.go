@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -19,7 +20,8 @@ import (
 
 const (
 	maxBody     = 8 << 20  // as sent
-	maxUnpacked = 64 << 20 // a packed body must not unpack without end
+	maxUnpacked = 32 << 20 // a packed body must not unpack without end
+	maxLines    = 200_000  // nor may it be newlines all through: each costs a look
 	maxHeader   = 4 << 10
 	maxAtOnce   = 16              // batches in work; a gateway that waits has its spool
 	storeWait   = 5 * time.Second // a batch that takes longer is sent again
@@ -138,10 +140,11 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*Batch, *problem
 		if err != nil {
 			return nil, unreadable(err)
 		}
-		body = &capped{unzip, maxUnpacked}
+		body = unzip
 	default:
 		return nil, &problem{http.StatusUnsupportedMediaType, "bad_encoding", fmt.Sprintf("Content-Encoding: must be gzip or none, got %.40q", enc)}
 	}
+	body = &capped{body, maxUnpacked, maxLines}
 	now := h.cfg.Now().UTC()
 	f := newFolder(now, h.cfg.Limit)
 	_, stats, err := retrylog.Scan(body, func(rec retrylog.Record) error {
@@ -172,20 +175,23 @@ func readKey(s string) (retrylog.Batch, error) {
 	return k, Check(&k)
 }
 
-// capped fails after n bytes, where io.LimitReader would silently end.
+// capped fails after so many bytes or lines, where io.LimitReader would silently end.
 type capped struct {
-	r io.Reader
-	n int64
+	r            io.Reader
+	bytes, lines int
 }
 
 func (c *capped) Read(p []byte) (int, error) {
-	if c.n <= 0 {
-		return 0, &http.MaxBytesError{Limit: maxUnpacked}
+	if c.bytes <= 0 || c.lines < 0 {
+		return 0, errTooLarge
 	}
-	n, err := c.r.Read(p[:min(int64(len(p)), c.n)])
-	c.n -= int64(n)
+	n, err := c.r.Read(p[:min(len(p), c.bytes)])
+	c.bytes -= n
+	c.lines -= bytes.Count(p[:n], []byte{'\n'})
 	return n, err
 }
+
+var errTooLarge = errors.New("too large")
 
 // problem is an RFC 9457 answer.
 type problem struct {
@@ -194,8 +200,9 @@ type problem struct {
 }
 
 func unreadable(err error) *problem {
-	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &problem{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("a batch is up to %d bytes", big.Limit)}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errTooLarge) {
+		return &problem{http.StatusRequestEntityTooLarge, "too_large",
+			fmt.Sprintf("a batch is up to %d bytes, %d unpacked, and %d lines", maxBody, maxUnpacked, maxLines)}
 	}
 	return &problem{http.StatusBadRequest, "unreadable", "read the batch: " + err.Error()}
 }

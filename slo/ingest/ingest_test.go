@@ -256,9 +256,8 @@ func TestHandlerTakesAnEmptyBatchForItsWatermark(t *testing.T) {
 func TestHandlerRefuses(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	for range 70 {
-		_, _ = z.Write(bytes.Repeat([]byte("x\n"), 1<<19))
-	}
+	long := append(bytes.Repeat([]byte("x"), 1<<16-1), '\n')
+	_, _ = z.Write(bytes.Repeat(long, maxUnpacked/len(long)+1))
 	_ = z.Close()
 	packed := request(goodHeader(nil), bomb.Bytes())
 	packed.Header.Set("Content-Encoding", "gzip")
@@ -278,7 +277,8 @@ func TestHandlerRefuses(t *testing.T) {
 		{"a gateway with a NUL", request(goodHeader(func(k *retrylog.Batch) { k.Gateway = "a\x00" }), nil), nil, 400, "gateway:"},
 		{"sequence 0", request(goodHeader(func(k *retrylog.Batch) { k.Seq = 0 }), nil), nil, 400, "seq:"},
 		{"until before from", request(goodHeader(func(k *retrylog.Batch) { k.Until = k.From.Add(-1) }), nil), nil, 400, "from, until:"},
-		{"a body over the limit", request(goodHeader(nil), bytes.Repeat([]byte("x\n"), maxBody/2+1)), nil, 413, "up to 8388608"},
+		{"a body over the limit", request(goodHeader(nil), bytes.Repeat(long, maxBody/len(long)+1)), nil, 413, "up to 8388608"},
+		{"newlines all through", request(goodHeader(nil), bytes.Repeat([]byte("x\n"), maxLines+40_000)), nil, 413, "200000 lines"},
 		{"a packed body without end", packed, nil, 413, "up to"},
 		{"an unknown encoding", brotli, nil, 415, "gzip"},
 		{"the store is away", request(goodHeader(nil), nil), errors.New("away"), 503, "send the batch again"},
