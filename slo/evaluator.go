@@ -168,7 +168,7 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 			return nil, err
 		}
 		statuses = append(statuses, s)
-		if m.Env != "" { // nothing was ever seen: there is no state to keep
+		if m.Seen { // else there is no state to keep
 			changes = append(changes, c)
 		}
 	}

@@ -37,7 +37,7 @@ func (b *book) ReadBudgets(_ context.Context, q Question) ([]Measured, error) {
 		return nil, b.away
 	}
 	closed, open := b.until.Truncate(time.Minute), b.until.Add(time.Minute-1).Truncate(time.Minute)
-	m := Measured{Objective: b.objective, Env: "prod", DataUntil: b.until, State: b.state,
+	m := Measured{Objective: b.objective, Env: "prod", Seen: true, DataUntil: b.until, State: b.state,
 		Closed: b.sum(closed.Add(-b.objective.Window), closed), Running: b.sum(open.Add(-b.objective.Window), open)}
 	for _, w := range q.Burns {
 		m.Burns = append(m.Burns, b.sum(open.Add(-w), open))

@@ -17,7 +17,8 @@ type Question struct {
 // Measured is what the ledger holds about one objective in one environment.
 type Measured struct {
 	Objective Objective
-	Env       string    // "" while the service was never seen anywhere
+	Env       string
+	Seen      bool      // the service was ever seen, in Env; if not, Env is ""
 	DataUntil time.Time // watermark of Env; zero: no gateway ever reported
 	State     State
 	// The objective's window, see Measurement.

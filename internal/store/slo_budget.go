@@ -19,7 +19,7 @@ const silence = 2 * time.Minute
 // alive, the furthest any did.
 const budgetsSQL = `
 select o.id, o.service, o.title, o.owner, o.target_ppb, o.window_s, o.since, o.revision, o.text,
-    coalesce(e.env, '') as env, w.until_at,
+    coalesce(e.env, '') as env, e.env is not null as seen, w.until_at,
     s.level, s.measured, s.since as state_since, s.frozen_at, s.good_since, s.at as state_at, s.reason
 from objective o
 left join lateral (
@@ -38,6 +38,7 @@ order by o.service, o.id, e.env`
 type budgetRow struct {
 	objectiveRow
 	Env        string
+	Seen       bool
 	UntilAt    *time.Time `db:"until_at"`
 	Level      *string
 	Measured   *string
@@ -72,7 +73,7 @@ func (s *Store) ReadBudgets(ctx context.Context, q slo.Question) ([]slo.Measured
 		out = make([]slo.Measured, len(found))
 		var sums, running asks
 		for i, r := range found {
-			m := slo.Measured{Objective: r.value(), Env: r.Env, DataUntil: timeOf(r.UntilAt), State: r.state()}
+			m := slo.Measured{Objective: r.value(), Env: r.Env, Seen: r.Seen, DataUntil: timeOf(r.UntilAt), State: r.state()}
 			out[i] = m
 			closed, open := m.DataUntil.Truncate(time.Minute), ceilMinute(m.DataUntil)
 			sums.add(ask{r.Service, r.Env, closed.Add(-m.Objective.Window), closed})

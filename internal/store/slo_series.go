@@ -70,33 +70,39 @@ func (s *Store) ReadMinutes(ctx context.Context, service, env string, from, to t
 // Points returns the burn-down of o in env: the budget left at the end of each
 // step of [from, to), the last one at to. Each point is the exact budget of the
 // window that ends there, the same that an evaluation at that instant has seen.
+// Steps of hours end on the hour, so that months are read from hours, and the
+// last one is what is left over.
 func (s *Store) Points(ctx context.Context, o slo.Objective, env string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
 	step = max(step.Truncate(time.Minute), time.Minute)
-	to = ceilMinute(to)
-	n := int(to.Sub(from)+step-1) / int(step)
-	if n <= 0 {
-		return nil, nil
+	end := ceilMinute(to)
+	grid := end
+	if step >= time.Hour {
+		step = step.Truncate(time.Hour)
+		grid = end.Truncate(time.Hour)
 	}
-	from = to.Add(-time.Duration(n) * step)
+	n := max(int((grid.Sub(from)+step-1)/step), 0)
+	from = grid.Add(-time.Duration(n) * step)
 	var base []slo.Tally
 	var entering, leaving []slo.Slot
 	err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
 		var a asks
 		a.add(ask{o.Service, env, from.Add(-o.Window), from})
+		a.add(ask{o.Service, env, end.Add(-o.Window), end})
+		a.add(ask{o.Service, env, grid, end})
 		if base, err = tallies(ctx, tx, &a); err != nil {
 			return err
 		}
-		if entering, err = series(ctx, tx, o.Service, env, from, to, step); err != nil {
+		if entering, err = series(ctx, tx, o.Service, env, from, grid, step); err != nil {
 			return err
 		}
-		leaving, err = series(ctx, tx, o.Service, env, from.Add(-o.Window), to.Add(-o.Window), step)
+		leaving, err = series(ctx, tx, o.Service, env, from.Add(-o.Window), grid.Add(-o.Window), step)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("burn-down of %s: %w", o.ID, err)
 	}
 	good, bad := base[0].Good, base[0].Bad
-	points := make([]slo.Point, n)
+	points := make([]slo.Point, n, n+1)
 	for i := range points {
 		begin := from.Add(time.Duration(i) * step)
 		p := slo.Point{At: begin.Add(step)}
@@ -114,6 +120,11 @@ func (s *Store) Points(ctx context.Context, o slo.Objective, env string, from, t
 		b := slo.Weigh(o, slo.Tally{Good: good, Bad: bad})
 		p.RemainingPPM, p.NoData = b.RemainingPPM, b.NoData
 		points[i] = p
+	}
+	if grid.Before(end) {
+		b, rest := slo.Weigh(o, base[1]), base[2]
+		points = append(points, slo.Point{At: end, RemainingPPM: b.RemainingPPM, NoData: b.NoData,
+			Valid: rest.Good + rest.Bad, Bad: rest.Bad, ChaosBad: rest.ChaosBad})
 	}
 	return points, nil
 }
