@@ -1,0 +1,77 @@
+package spool
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// gate lets one goroutine wait for all writers that were inside at some moment,
+// without stopping new ones: a watermark can then say that nothing older is
+// still to come. It is two counters used in turn.
+type gate struct {
+	epoch atomic.Uint32
+	_     [60]byte // the epoch is only read on the fast path: keep it off the counters' line
+	in    [2]struct {
+		n atomic.Int64
+		_ [56]byte
+	}
+}
+
+// enter returns what leave wants.
+func (g *gate) enter() uint32 {
+	for {
+		e := g.epoch.Load()
+		g.in[e&1].n.Add(1)
+		// A drain between the two lines would not have waited for us.
+		if g.epoch.Load() == e {
+			return e & 1
+		}
+		g.in[e&1].n.Add(-1)
+	}
+}
+
+func (g *gate) leave(e uint32) { g.in[e].n.Add(-1) }
+
+// drain returns when everyone who was inside at the call has left. One caller at a time.
+func (g *gate) drain() {
+	e := (g.epoch.Add(1) - 1) & 1
+	for i := 0; g.in[e].n.Load() != 0; i++ {
+		if i < 50 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+}
+
+// clock is wall time that never goes backwards: a watermark, once said, must
+// stay true when somebody sets the machine's clock.
+type clock struct {
+	base   time.Time // with a monotonic reading
+	offset atomic.Int64
+	last   time.Duration // since base, at the last follow
+}
+
+func (c *clock) start() { c.base = time.Now() }
+
+// now is in whole microseconds, which is what a database keeps.
+func (c *clock) now() time.Time {
+	d := time.Since(c.base) + time.Duration(c.offset.Load())
+	return c.base.Add(d).Round(0).UTC().Truncate(time.Microsecond)
+}
+
+// follow lets the clock follow wall time: forward at once, backward at half
+// speed. The keeper calls it before it takes a watermark.
+func (c *clock) follow() { c.step(time.Now()) }
+
+func (c *clock) step(t time.Time) {
+	since := t.Sub(c.base)                         // monotonic
+	off := t.Round(0).Sub(c.base.Round(0)) - since // how far wall time was set since
+	have := time.Duration(c.offset.Load())
+	if least := have - (since-c.last)/2; off < least {
+		off = least
+	}
+	c.last = since
+	c.offset.Store(int64(off))
+}
