@@ -9,11 +9,9 @@ import (
 	"breakwater/gateway/exchange"
 )
 
-// Fields that the wire writes itself, from values that layers set.
-const (
-	retryCount = "Retry-Count"
-	deadlineMS = "X-Breakwater-Deadline-Ms"
-)
+// deadlineMS tells the upstream how long we shall wait. The wire writes it since
+// only here all deadlines are known.
+const deadlineMS = "X-Breakwater-Deadline-Ms"
 
 // appendHead writes x's head into c.out. Framing and connection fields are ours
 // alone; whatever stands in the head under their names is left out.
@@ -43,9 +41,6 @@ func (c *conn) appendHead(x *exchange.Exchange) error {
 			return fmt.Errorf("request field %q for %s holds a line end or NUL", f.Name, x.Endpoint)
 		}
 		out = appendField(out, f.Name, f.Value)
-	}
-	if n := x.InboundRetries + len(x.Event.Tries) - 1; n > 0 {
-		out = appendInt(append(out, retryCount+": "...), int64(n))
 	}
 	if left, ok := x.Remaining(time.Now()); ok {
 		out = appendInt(append(out, deadlineMS+": "...), max(left.Milliseconds(), 1))
@@ -121,8 +116,6 @@ func ours(name string) bool {
 		return strings.EqualFold(name, "Upgrade")
 	case 10:
 		return strings.EqualFold(name, "Connection")
-	case 11:
-		return strings.EqualFold(name, retryCount)
 	case 14:
 		return strings.EqualFold(name, "Content-Length")
 	case 17:

@@ -106,5 +106,8 @@ func (s *sender) join(c *conn, x *exchange.Exchange, grace time.Duration) bool {
 	c.Interrupt() // where it waits to write
 	x.Request.Body.Interrupt()
 	<-s.done
+	if s.panicked == nil {
+		s.sourceErr = errStopped // what broke was our doing
+	}
 	return false
 }

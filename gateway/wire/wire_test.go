@@ -205,10 +205,9 @@ func TestHeadOnTheWire(t *testing.T) {
 	x.Request.Query = "q=1"
 	x.Request.Head.Add("X-A", "1")
 	x.Request.Head.Add("Content-Length", "99")
-	x.Request.Head.Add("Retry-Count", "7")
-	x.Event.Tries = append(x.Event.Tries, retrylog.Try{})
+	x.Request.Head.Add("Connection", "X-A")
 	serveOne(t, pool(t, wire.Config{}), x)
-	want := "PUT /a?q=1 HTTP/1.1\r\nHost: app.example\r\nX-A: 1\r\nRetry-Count: 1\r\nContent-Length: 5\r\n\r\nhello"
+	want := "PUT /a?q=1 HTTP/1.1\r\nHost: app.example\r\nX-A: 1\r\nContent-Length: 5\r\n\r\nhello"
 	if raw := <-got; raw != want {
 		t.Errorf("sent\n%q, want\n%q", raw, want)
 	}

@@ -216,3 +216,23 @@ func (c Config) filled() Config {
 	}
 	return c
 }
+
+// Stats is the state of one endpoint, for people.
+type Stats struct {
+	Address  string
+	InFlight int64
+	CostMS   float64 // of one more request
+}
+
+// Stats returns the state of every endpoint at now, by the standard figures and
+// in no order.
+func (p *Pool) Stats(now time.Time) []Stats {
+	cfg := Config{}.filled()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]Stats, 0, len(p.nodes))
+	for _, e := range p.nodes {
+		out = append(out, Stats{e.Address, e.InFlight(), e.Cost(cfg, now) / float64(time.Millisecond)})
+	}
+	return out
+}

@@ -1,0 +1,240 @@
+package front
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"breakwater/gateway/exchange"
+)
+
+func refuse(status int, reason string) *exchange.Refusal {
+	return &exchange.Refusal{Policy: "ingress", Reason: reason, Status: status}
+}
+
+// fill makes x's request of r, or says why not. It fills what it can even then:
+// a refused request is recorded too.
+func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
+	q := &x.Request
+	peer, addr := peerOf(r)
+	trusted := false
+	for _, p := range f.cfg.Trusted {
+		trusted = trusted || p.Contains(addr)
+	}
+	q.Method, q.Peer, q.Proto = r.Method, peer, r.ProtoMajor*10+r.ProtoMinor
+	q.Scheme = "http"
+	if r.TLS != nil {
+		q.Scheme = "https"
+	}
+	id := ""
+	if trusted {
+		id = r.Header.Get("X-Request-Id")
+	}
+	if !plainID(id) {
+		id = newID()
+	}
+	x.Event.RequestID = id
+
+	if why := f.limits(r); why != nil {
+		return why
+	}
+	// CONNECT asks for a tunnel past every rule.
+	if r.Method == http.MethodConnect {
+		return refuse(http.StatusMethodNotAllowed, "connect")
+	}
+	target, ok := originForm(r.RequestURI)
+	if !ok {
+		return refuse(http.StatusBadRequest, "target")
+	}
+	var err error
+	if q.Path, q.Query, err = Normal(target); err != nil {
+		return refuse(http.StatusBadRequest, "target")
+	}
+	if q.Query != "" && strings.Count(q.Query, "&")+strings.Count(q.Query, ";") >= f.cfg.Limits.Params {
+		return refuse(http.StatusBadRequest, "query_parameters")
+	}
+	if !validHost(r.Host) || r.Host == "" && r.ProtoAtLeast(1, 1) {
+		return refuse(http.StatusBadRequest, "host")
+	}
+	q.Host = strings.ToLower(r.Host)
+
+	for name, values := range r.Header {
+		for _, v := range values {
+			q.Head.Add(name, v)
+		}
+	}
+	upgrade := r.ProtoMajor == 1 && r.Method == http.MethodGet && r.ContentLength == 0 &&
+		exchange.HasToken(strings.Join(r.Header["Connection"], ","), "upgrade") &&
+		len(r.Header["Upgrade"]) == 1 && strings.EqualFold(r.Header["Upgrade"][0], "websocket")
+	q.Head.StripHop() // first what Connection names, so that nothing of ours can be named away
+	if upgrade {
+		q.Upgrade = "websocket"
+	}
+	if trusted {
+		x.InboundRetries = smallInt(q.Head.Get("Retry-Count"))
+		if ms := smallInt(q.Head.Get("X-Breakwater-Deadline-Ms")); ms > 0 {
+			x.SetDeadline(x.Event.Start.Add(time.Duration(ms) * time.Millisecond))
+		}
+	}
+	before := ""
+	if trusted {
+		before = strings.Join(r.Header["X-Forwarded-For"], ", ")
+	}
+	proto, host := q.Scheme, r.Host
+	if trusted {
+		proto = orText(q.Head.Get("X-Forwarded-Proto"), proto)
+		host = orText(q.Head.Get("X-Forwarded-Host"), host)
+	}
+	q.Head.Keep(func(f exchange.Field) bool { return passes(f.Name, trusted) })
+	if before != "" {
+		peer = before + ", " + peer
+	}
+	q.Head.Add("X-Forwarded-For", peer)
+	q.Head.Add("X-Forwarded-Proto", proto)
+	if host != "" {
+		q.Head.Add("X-Forwarded-Host", host)
+	}
+	q.Head.Add("X-Request-Id", id)
+	return nil
+}
+
+func orText(v, standard string) string {
+	if v == "" {
+		return standard
+	}
+	return v
+}
+
+// limits checks sizes before anything is looked at more closely.
+func (f *Front) limits(r *http.Request) *exchange.Refusal {
+	l := &f.cfg.Limits
+	if len(r.RequestURI) > l.Target {
+		return refuse(http.StatusRequestURITooLong, "target_size")
+	}
+	fields, size := 1, len(r.RequestURI)+len(r.Host)
+	for name, values := range r.Header {
+		fields += len(values)
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	if fields > l.Fields {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "head_fields")
+	}
+	if size > l.Head {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "head_size")
+	}
+	return nil
+}
+
+// originForm takes scheme and authority off an absolute target; net/http has put
+// the authority into Host already (RFC 9112 section 3.2.2).
+func originForm(target string) (string, bool) {
+	if strings.HasPrefix(target, "/") {
+		return target, true
+	}
+	for _, scheme := range []string{"http://", "https://"} {
+		if len(target) > len(scheme) && strings.EqualFold(target[:len(scheme)], scheme) {
+			rest := target[len(scheme):]
+			i := strings.IndexAny(rest, "/?#")
+			if i < 0 {
+				return "/", true
+			}
+			if rest[i] == '?' {
+				return "/" + rest[i:], true
+			}
+			return rest[i:], true
+		}
+	}
+	return "", false // "*" of OPTIONS is for a server, and there is none here
+}
+
+// validHost takes a name or address with an optional port, and nothing that a
+// URL could hold before or behind.
+func validHost(host string) bool {
+	if len(host) > 255+6 {
+		return false
+	}
+	for i := range len(host) {
+		if b := host[i]; !unreserved(b) && b != ':' && b != '[' && b != ']' {
+			return false
+		}
+	}
+	return true
+}
+
+// passes reports whether a field of the client goes on to the upstream. What
+// speaks for the client's origin, or for us inside the mesh, is believed of
+// trusted peers only; spelled with underscores, which some upstreams take for
+// hyphens, it is believed of none.
+func passes(name string, trusted bool) bool {
+	plain := name
+	if strings.Contains(name, "_") {
+		plain = strings.ReplaceAll(name, "_", "-")
+		if special(plain) {
+			return false
+		}
+	}
+	switch {
+	case strings.EqualFold(plain, "X-Forwarded-For"), strings.EqualFold(plain, "X-Forwarded-Proto"),
+		strings.EqualFold(plain, "X-Forwarded-Host"), strings.EqualFold(plain, "X-Request-Id"):
+		return false // written anew
+	}
+	return trusted || !control(plain)
+}
+
+// control reports whether a field speaks for the client's origin or for the mesh.
+func control(name string) bool {
+	for _, prefix := range []string{"X-Forwarded-", "X-Original-", "X-Breakwater-"} {
+		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	switch strings.ToLower(name) {
+	case "forwarded", "x-real-ip", "true-client-ip", "retry-count", "x-backend-status", "x-rewrite-url":
+		return true
+	}
+	return false
+}
+
+// special reports whether a field is one whose twin with underscores must not
+// reach an upstream.
+func special(name string) bool {
+	switch strings.ToLower(name) {
+	case "transfer-encoding", "content-length", "content-type", "host", "connection", "x-request-id",
+		"authorization", "cookie", "upgrade", "proxy-authorization", "keep-alive":
+		return true
+	}
+	return control(name)
+}
+
+// smallInt reads a count; what is none is 0.
+func smallInt(v string) int {
+	n, err := strconv.ParseUint(v, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// plainID reports whether a request id of a trusted peer is fit to be kept.
+func plainID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	for i := range len(id) {
+		if !unreserved(id[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func newID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,175 @@
+// Package front is the client side of HTTP: it filters what comes in, fills an
+// exchange, has it served, and writes the answer so that a client can always
+// tell a whole one from a cut one.
+package front
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"breakwater/gateway/exchange"
+	"breakwater/internal/retrylog"
+)
+
+// Config of a Front.
+type Config struct {
+	// Service answers what passed the filter. It returns nil with an answer in x,
+	// or an error where nobody waits for one.
+	Service exchange.Service
+	// Refuse answers, and records, what did not pass.
+	Refuse func(x *exchange.Exchange, why *exchange.Refusal) error
+	// Trusted are the peers whose forwarded and control fields are believed.
+	Trusted []netip.Prefix
+	// Limits of a request; zero fields take the standard ones.
+	Limits Limits
+	Log    *slog.Logger // nil: slog.Default
+}
+
+// Limits bound a request before it is routed.
+type Limits struct {
+	Head   int // bytes of the head; 0: 64 KiB
+	Fields int // 0: 128
+	Target int // bytes of path and query; 0: 16 KiB
+	Params int // of the query; 0: 1000
+	// HeadTime is how long a head may take; 0: 5 s.
+	HeadTime time.Duration
+	// BodyGrace is how long a body may take beyond what its bytes allow at
+	// BodyRate a second; 0: 10 s and 1 KiB.
+	BodyGrace time.Duration
+	BodyRate  int
+	// WriteTime is how long the client may take to read what was written; 0: 30 s.
+	WriteTime time.Duration
+}
+
+func (l Limits) filled() Limits {
+	l.Head, l.Fields = or(l.Head, 64<<10), or(l.Fields, 128)
+	l.Target, l.Params = or(l.Target, 16<<10), or(l.Params, 1000)
+	l.HeadTime = or(l.HeadTime, 5*time.Second)
+	l.BodyGrace, l.BodyRate = or(l.BodyGrace, 10*time.Second), or(l.BodyRate, 1<<10)
+	l.WriteTime = or(l.WriteTime, 30*time.Second)
+	return l
+}
+
+func or[T int | time.Duration](v, standard T) T {
+	if v <= 0 {
+		return standard
+	}
+	return v
+}
+
+// Front is the net/http face over a Service. It is safe for concurrent use.
+type Front struct {
+	cfg       Config
+	exchanges sync.Pool
+	buffers   sync.Pool // *[]byte
+}
+
+// New returns a Front.
+func New(cfg Config) *Front {
+	cfg.Limits = cfg.Limits.filled()
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	f := &Front{cfg: cfg}
+	f.exchanges.New = func() any { return new(exchange.Exchange) }
+	f.buffers.New = func() any { b := make([]byte, 32<<10); return &b }
+	return f
+}
+
+// idleTime is how long a client's connection may rest between two requests: more
+// than the 90 s of common clients, so that they close and not we.
+const idleTime = 120 * time.Second
+
+// Server returns an http.Server with the limits that the handler alone cannot
+// enforce. The caller serves and shuts it down.
+func (f *Front) Server() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Server{
+		Handler:           f,
+		Protocols:         protocols,
+		ReadHeaderTimeout: f.cfg.Limits.HeadTime,
+		IdleTimeout:       idleTime,
+		// net/http reads 4 KiB more than it is told.
+		MaxHeaderBytes:               f.cfg.Limits.Head - 4<<10,
+		ErrorLog:                     slog.NewLogLogger(f.cfg.Log.Handler(), slog.LevelDebug),
+		DisableGeneralOptionsHandler: true, // OPTIONS * is filtered like everything
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.serve(w, r) {
+		panic(http.ErrAbortHandler) // the one way to let the client see a cut
+	}
+}
+
+// serve reports whether the client got a whole answer.
+func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
+	x := f.exchanges.Get().(*exchange.Exchange)
+	x.Reset()
+	x.Event.Start = time.Now()
+	rc := http.NewResponseController(w)
+	refusal := f.fill(x, r)
+	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
+		x.Request.Body.Set(&upload{limits: &f.cfg.Limits, x: x, r: r, rc: rc, start: x.Event.Start}, r.ContentLength)
+	} else {
+		x.Request.Body.Set(nil, 0)
+	}
+	if r.ProtoAtLeast(1, 1) {
+		x.Inform = func(status int, head *exchange.Head) { inform(w, status, head) }
+	}
+	token := x.Token()
+	stop := context.AfterFunc(r.Context(), func() { token.Cancel(exchange.ErrClientGone) })
+	defer stop()
+	defer func() {
+		v := recover()
+		if v == nil {
+			x.Reset()
+			f.exchanges.Put(x)
+			return
+		}
+		// Nobody knows in which state x is: it is ended, and not used again.
+		if v != http.ErrAbortHandler {
+			f.cfg.Log.Error("panic while answering", "request_id", x.Event.RequestID, "err", v)
+		}
+		x.End(retrylog.Panicked)
+		whole = false
+	}()
+
+	var err error
+	if refusal != nil {
+		err = f.cfg.Refuse(x, refusal)
+	} else {
+		err = f.cfg.Service.Serve(x)
+	}
+	if err != nil { // nobody waits
+		x.End(exchange.Classify(err, 0))
+		return false
+	}
+	if x.Response.Tunnel != nil {
+		return f.tunnel(x, rc)
+	}
+	// A chunked upload and HTTP/1.0 end their connection: net/http takes some
+	// framings for good that others read in another way, and what follows on
+	// the connection could be a smuggled request (RFC 9112 section 6.1).
+	if refusal != nil || len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		w.Header().Set("Connection", "close")
+	}
+	return f.answer(x, w, rc)
+}
+
+// peerOf is the address of the connection's other end.
+func peerOf(r *http.Request) (text string, addr netip.Addr) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	addr, _ = netip.ParseAddr(host) // the zero Addr is in no prefix
+	return host, addr.Unmap()
+}

@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"breakwater/gateway/config"
+	"breakwater/gateway/exchange"
+	"breakwater/gateway/policy/balance"
+	"breakwater/gateway/policy/retry"
+	"breakwater/gateway/route"
+	"breakwater/gateway/wire"
+)
+
+// snapshot is a configuration, compiled. It never changes; requests under way
+// keep the one they began with.
+type snapshot struct {
+	cfg       config.Config
+	name, env string
+	table     *route.Table
+	routes    []compiled
+	effective []byte // the configuration as JSON
+	appliedAt time.Time
+}
+
+type compiled struct {
+	route   config.Route
+	service exchange.Service
+}
+
+// build compiles cfg; it changes nothing that serves.
+func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
+	table, err := route.Compile(cfg.Matches())
+	if err != nil {
+		return nil, fmt.Errorf("compile routes: %w", err)
+	}
+	effective, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("encode the configuration: %w", err)
+	}
+	for _, r := range cfg.Routes {
+		if _, ok := cfg.Upstream(r.Upstream); !ok {
+			return nil, fmt.Errorf("route %s: no upstream is called %q", r.Name, r.Upstream)
+		}
+	}
+	s := &snapshot{
+		cfg: cfg, name: g.cfg.Name, env: g.cfg.Env,
+		table: table, effective: effective, appliedAt: time.Now().UTC(),
+	}
+	if s.name == "" {
+		s.name = cfg.Gateway.Name
+	}
+	if s.env == "" {
+		s.env = cfg.Gateway.Env
+	}
+	for _, r := range cfg.Routes {
+		up, _ := cfg.Upstream(r.Upstream)
+		s.routes = append(s.routes, compiled{r, g.stack(s, r, up)})
+	}
+	return s, nil
+}
+
+// find finds the route of q. A method that chi's tree does not know is taken by
+// routes that name no methods.
+func (s *snapshot) find(q *exchange.Request) (int, route.Verdict) {
+	i, verdict := s.table.Find(q)
+	if verdict == route.Found || slices.Contains(route.Methods(), q.Method) {
+		return i, verdict
+	}
+	method := q.Method
+	q.Method = "GET"
+	i, verdict = s.table.Find(q)
+	q.Method = method
+	if verdict == route.Found && len(s.routes[i].route.Match.Methods) > 0 {
+		return -1, route.NotAllowed
+	}
+	return i, verdict
+}
+
+func (s *snapshot) allowed(q *exchange.Request) string {
+	return strings.Join(s.table.Allowed(q), ", ")
+}
+
+// registry is the state of policies: what outlives a snapshot, by the identity
+// of what it belongs to and by what shapes it.
+type registry struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu      sync.Mutex
+	pools   map[string]*balance.Pool
+	budgets map[string]*retry.Budget
+	wires   map[wireKey]*wire.Pool
+}
+
+type wireKey struct {
+	upstream string
+	connect  time.Duration
+}
+
+func newRegistry(dial func(ctx context.Context, network, address string) (net.Conn, error)) *registry {
+	return &registry{
+		dial:  dial,
+		pools: map[string]*balance.Pool{}, budgets: map[string]*retry.Budget{}, wires: map[wireKey]*wire.Pool{},
+	}
+}
+
+func (r *registry) pool(upstream string) *balance.Pool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pools[upstream] == nil {
+		r.pools[upstream] = balance.NewPool()
+	}
+	return r.pools[upstream]
+}
+
+func (r *registry) budget(upstream string) *retry.Budget {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.budgets[upstream] == nil {
+		r.budgets[upstream] = retry.NewBudget(retry.DefaultBudget())
+	}
+	return r.budgets[upstream]
+}
+
+func (r *registry) wire(up config.Upstream) *wire.Pool {
+	key := wireKey{up.Name, up.ConnectTimeout}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wires[key] == nil {
+		r.wires[key] = wire.NewPool(wire.Config{Dial: r.dial, ConnectTimeout: up.ConnectTimeout})
+	}
+	return r.wires[key]
+}
+
+// keep forgets what s does not name. Requests of an older snapshot may still use
+// it: a closed wire pool goes on dialing and keeps no connection.
+func (r *registry) keep(s *snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	named := map[string]bool{}
+	shaped := map[wireKey]bool{}
+	for _, up := range s.cfg.Upstreams {
+		named[up.Name] = true
+		shaped[wireKey{up.Name, up.ConnectTimeout}] = true
+	}
+	for name := range r.pools {
+		if !named[name] {
+			delete(r.pools, name)
+			delete(r.budgets, name)
+		}
+	}
+	for key, w := range r.wires {
+		if !shaped[key] {
+			w.Close()
+			delete(r.wires, key)
+		}
+	}
+}
+
+func (r *registry) tick(now time.Time) {
+	for _, w := range r.allWires() {
+		w.Tick(now)
+	}
+}
+
+func (r *registry) close() {
+	for _, w := range r.allWires() {
+		w.Close()
+	}
+}
+
+func (r *registry) allWires() (all []*wire.Pool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.wires {
+		all = append(all, w)
+	}
+	return all
+}
+
+// newRand draws from [0, 1), from all goroutines without a lock (splitmix64).
+func newRand() func() float64 {
+	var seed [8]byte
+	_, _ = crand.Read(seed[:]) // never fails (crypto/rand)
+	state := new(atomic.Uint64)
+	state.Store(binary.LittleEndian.Uint64(seed[:]))
+	return func() float64 {
+		z := state.Add(0x9E3779B97F4A7C15)
+		z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+		z = (z ^ z>>27) * 0x94D049BB133111EB
+		return float64((z^z>>31)>>11) / (1 << 53)
+	}
+}
