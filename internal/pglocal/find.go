@@ -18,19 +18,24 @@ var ErrNotFound = errors.New("PostgreSQL is not installed")
 
 // Find returns the directories that hold initdb and postgres, the one to prefer first.
 func Find() ([]string, error) {
+	return find(
+		"/usr/lib/postgresql/*/bin",         // Debian, Ubuntu
+		"/usr/pgsql-*/bin",                  // the packages of postgresql.org for Red Hat
+		"/opt/homebrew/opt/postgresql*/bin", // macOS on Apple silicon
+		"/usr/local/opt/postgresql*/bin",    // macOS on Intel
+		"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
+	)
+}
+
+// find looks in PATH and then in places, the newest of each first.
+func find(places ...string) ([]string, error) {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			dirs = append(dirs, filepath.Dir(real))
 		}
 	}
-	for _, pattern := range []string{
-		"/usr/lib/postgresql/*/bin",         // Debian, Ubuntu
-		"/usr/pgsql-*/bin",                  // the packages of postgresql.org for Red Hat
-		"/opt/homebrew/opt/postgresql*/bin", // macOS on Apple silicon
-		"/usr/local/opt/postgresql*/bin",    // macOS on Intel
-		"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
-	} {
+	for _, pattern := range places {
 		found, _ := filepath.Glob(pattern) // fails for a bad pattern only
 		slices.SortFunc(found, func(a, b string) int { return number(b) - number(a) })
 		dirs = append(dirs, found...)

@@ -114,6 +114,17 @@ func (s *Store) Ingest(ctx context.Context, b *ingest.Batch) (already bool, err 
 	return already, nil
 }
 
+const pruneSQL = `select ledger_prune(@now)`
+
+// Prune removes what no decision reads any more, and returns how many rows went.
+func (s *Store) Prune(ctx context.Context, now time.Time) (int64, error) {
+	var gone int64
+	if err := s.db.QueryRow(ctx, pruneSQL, pgx.StrictNamedArgs{"now": now}).Scan(&gone); err != nil {
+		return 0, fmt.Errorf("prune the ledger: %w", err)
+	}
+	return gone, nil
+}
+
 func insertBatch(ctx context.Context, tx pgx.Tx, b *ingest.Batch) (already bool, err error) {
 	var q pgx.Batch
 	q.Queue(limitSQL)
