@@ -234,7 +234,7 @@ const step = 5 * time.Second
 // Series is what gateways counted of a service over (since, until]; run "" is
 // its whole traffic.
 func (e *Desk) Series(ctx context.Context, service, run string, since, until time.Time) ([]Point, error) {
-	return e.cfg.Ledger.Series(ctx, service, run, since, until)
+	return e.cfg.Ledger.Tallies(ctx, service, run, since, until)
 }
 
 // Course returns what the services of r saw from half a minute before its
@@ -259,11 +259,11 @@ func (e *Desk) Course(ctx context.Context, r Run) ([]Strip, error) {
 	}
 	var out []Strip
 	for _, service := range sc.Services() {
-		whole, err := e.cfg.Ledger.Series(ctx, service, "", since, until)
+		whole, err := e.cfg.Ledger.Tallies(ctx, service, "", since, until)
 		if err != nil {
 			return nil, err
 		}
-		own, err := e.cfg.Ledger.Series(ctx, service, r.ID, since, until)
+		own, err := e.cfg.Ledger.Tallies(ctx, service, r.ID, since, until)
 		if err != nil {
 			return nil, err
 		}

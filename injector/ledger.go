@@ -158,9 +158,9 @@ type GatewayLedger interface {
 	// above a newer one. Compose may be called twice; its last call counts.
 	NumberPlan(ctx context.Context, now time.Time, compose func([]Run) string) (Stamped, error)
 	MarkRemoved(ctx context.Context, run, gateway string, at time.Time, byLease bool) error
-	// Series returns the tallies of a service over (since, until], in the order
+	// Tallies returns those of a service over (since, until], in the order
 	// of time; run "" is its whole traffic.
-	Series(ctx context.Context, service, run string, since, until time.Time) ([]Point, error)
+	Tallies(ctx context.Context, service, run string, since, until time.Time) ([]Point, error)
 	// Latencies merges the latency bins of the whole minutes within [since, until).
 	Latencies(ctx context.Context, service string, since, until time.Time) ([]int64, error)
 	PruneTallies(ctx context.Context, now time.Time) error

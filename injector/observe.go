@@ -21,7 +21,7 @@ func (d *drive) view(ctx context.Context, gateways []Gateway) (View, error) {
 		since = d.run.BaselineAt
 	}
 	for _, service := range d.sc.Services() {
-		points, err := d.cfg.Ledger.Series(ctx, service, "", since, d.now)
+		points, err := d.cfg.Ledger.Tallies(ctx, service, "", since, d.now)
 		if err != nil {
 			return v, err
 		}
@@ -30,7 +30,7 @@ func (d *drive) view(ctx context.Context, gateways []Gateway) (View, error) {
 			v.Budgets[service] = d.cfg.Budgets.Budget(service)
 		}
 	}
-	hit, err := d.cfg.Ledger.Series(ctx, d.run.Service, d.run.ID, since, d.now)
+	hit, err := d.cfg.Ledger.Tallies(ctx, d.run.Service, d.run.ID, since, d.now)
 	if err != nil {
 		return v, err
 	}
@@ -86,7 +86,7 @@ func (d *drive) observe(ctx context.Context) (Observations, error) {
 	}
 	if !d.run.InjectAt.IsZero() {
 		from, to := d.phase("during")
-		points, err := d.cfg.Ledger.Series(ctx, d.run.Service, d.run.ID, from.Add(settle), to.Add(settle))
+		points, err := d.cfg.Ledger.Tallies(ctx, d.run.Service, d.run.ID, from.Add(settle), to.Add(settle))
 		if err != nil {
 			return o, err
 		}
@@ -104,7 +104,7 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion) (S
 		return Seen{Hist: bins}, err
 	}
 	since, until := from.Add(settle), to.Add(settle)
-	all, err := d.cfg.Ledger.Series(ctx, a.Service, "", since, until)
+	all, err := d.cfg.Ledger.Tallies(ctx, a.Service, "", since, until)
 	if err != nil {
 		return Seen{}, err
 	}
