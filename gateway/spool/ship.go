@@ -48,7 +48,7 @@ func (s *Spool) runShipper(ctx context.Context, closing bool) {
 		var pause time.Duration
 		switch {
 		case err != nil:
-			// From a tenth of the usual pace to a fifth of it.
+			// From a tenth of the usual pace to five times it.
 			pause = min(5*s.cfg.Every, s.cfg.Every/10<<min(failures, 10))
 			pause += time.Duration(s.cfg.Rand() * float64(pause) / 2)
 			failures++
