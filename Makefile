@@ -1,0 +1,45 @@
+# The two that matter: `make demo` shows everything, `make test` proves it.
+
+SHELL := /bin/bash
+export CGO_ENABLED ?= $(shell go env CGO_ENABLED)
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+E2E := web/e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check lint screenshots
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## build bin/breakwater
+	CGO_ENABLED=0 go build -trimpath -o bin/breakwater ./cmd/breakwater
+
+# exec: Ctrl-C and DEMO_SECONDS reach the demo itself.
+demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
+	@.ci/need postgresql
+	@$(MAKE) --no-print-directory build
+	@exec ./bin/breakwater demo
+
+test: ## everything that proves the project; installs what it needs
+	@.ci/need postgresql python3 chromium nodejs npm
+	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint
+	CI=true CGO_ENABLED=1 go test -race -timeout 14m ./...
+
+check: ## the fast part, for people at work
+	go vet ./...
+	go test -short ./...
+
+lint: ## vet, staticcheck, known vulnerabilities
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	@.ci/vuln
+
+screenshots: $(E2E)/node_modules/.stamp ## pictures of every page into web/e2e/shots
+	@.ci/need postgresql chromium nodejs npm
+	@$(MAKE) --no-print-directory build
+	cd $(E2E) && npm run --silent screenshots
+
+$(E2E)/node_modules/.stamp: $(E2E)/package-lock.json
+	cd $(E2E) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
