@@ -103,7 +103,7 @@ func (v view) thaw(st slo.Status) string {
 	if st.ThawAt.IsZero() {
 		return "No thaw in sight."
 	}
-	return "Thaws at best " + v.soon(st.ThawAt) + "."
+	return "Thaws " + v.day(st.ThawAt).Text + " at best."
 }
 
 // phase is where a run stands: "inject 7:12 of 10:00".

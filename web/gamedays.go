@@ -125,5 +125,9 @@ func (v view) coming(sc injector.Schedule) []Coming {
 }
 
 func (v view) comes(d cron.Due) Coming {
-	return Coming{Local: Time{v.iso(d.UTC), d.Local.Format("Mon 2 Jan 15:04")}, UTC: Time{v.iso(d.UTC), d.UTC.UTC().Format("15:04Z")}, In: v.in(d.UTC), Note: d.Note}
+	layout := "Mon 2 Jan 15:04"
+	if d.Local.Year() != v.now.In(d.Local.Location()).Year() {
+		layout = "Mon 2 Jan 2006 15:04"
+	}
+	return Coming{Local: Time{v.iso(d.UTC), d.Local.Format(layout)}, UTC: Time{v.iso(d.UTC), d.UTC.UTC().Format("15:04Z")}, In: v.in(d.UTC), Note: d.Note}
 }

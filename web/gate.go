@@ -28,7 +28,8 @@ type Freeze struct {
 type gateView struct {
 	Sub, Trouble string
 	Rows         []VerdictRow
-	Freezes      []Freeze
+	Freezes      []Freeze // the first few; the table has them all
+	Passes       string
 }
 
 func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
@@ -46,16 +47,21 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 			o.Trouble = s.read(r.Context(), "Some verdicts", err)
 			d = gate.Decision{Decision: gate.Unclear}
 		}
-		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d), d.ReasonCode
+		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d, st), d.ReasonCode
 		if d.ThawAt != nil {
 			row.Thaw, row.ThawIn = v.day(*d.ThawAt), v.in(*d.ThawAt)
 		}
 		counts[row.Mark.Text]++
 		o.Rows = append(o.Rows, row)
-		if st.Level == slo.Frozen {
+		if st.Level == slo.Frozen && len(o.Freezes) < 3 {
 			o.Freezes = append(o.Freezes, v.freeze(st))
 		}
 	}
+	var kinds []string
+	for _, k := range gate.DefaultPolicy().WhenFrozen {
+		kinds = append(kinds, spaced(string(k)))
+	}
+	o.Passes = strings.Join(kinds, ", ")
 	var parts []string
 	for _, word := range []string{"allow", "deny", "hold", "unknown"} {
 		if n := counts[word]; n > 0 {
@@ -69,9 +75,11 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	s.show(w, v, http.StatusOK, "gate", Page{Title: "Gate and freeze", Topics: topicLedger, Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
 }
 
-func verdictText(d gate.Decision) string {
+// verdictText is the first reason, without the name of the objective that stands
+// beside it anyway.
+func verdictText(d gate.Decision, st slo.Status) string {
 	if len(d.Reasons) > 0 {
-		return d.Reasons[0]
+		return strings.TrimPrefix(d.Reasons[0], st.Objective.ID+": ")
 	}
 	return spaced(d.ReasonCode)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ func (s *Server) history(r *http.Request, v view, st slo.Status, runs []injector
 	}
 	from := to.Add(-c.back)
 	points, err := s.cfg.Ledger.Points(r.Context(), o.ID, from, to, c.step)
+	// The running step may end in the future; that nothing is known of it yet is
+	// no gap.
+	points = slices.DeleteFunc(slices.Clone(points), func(p slo.Point) bool { return p.NoData && p.At.After(v.now) })
 	if page.ChartTrouble = s.read(r.Context(), "The history", err); err != nil {
 		return
 	}

@@ -42,7 +42,8 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 		o.LiveTrouble = "No gateway has reported since the run began."
 		return
 	}
-	o.Live = v.liveChart(axis{from: from, to: to}, run, points)
+	a := axis{from: from, to: to}
+	o.Live, o.Tries = v.liveChart(a, run, points), v.tries(a, run, points)
 }
 
 // merged joins the points of several gateways into steps, 5 s or what gives at
@@ -112,6 +113,38 @@ func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Char
 	return c
 }
 
+// tries are the attempts on the upstream, and of those the ones the fault hit.
+func (v view) tries(a axis, run injector.Run, points []injector.Point) *Chart {
+	c := &Chart{ID: "tries", Height: "h96", X: v.times(a), Label: "Tries that reached the upstream, and those injected"}
+	v.bandsOf(a, []injector.Run{run}, c, &spec{})
+	var top, sum, hit int64
+	for _, p := range points {
+		top, sum, hit = max(top, p.Attempts), sum+p.Attempts, hit+p.Injected
+	}
+	_, high, ticks := nice(0, float64(max(top, 4)))
+	for _, t := range []float64{0, ticks[len(ticks)-1]} {
+		c.Y = append(c.Y, Tick{At: pos(100 - 100*t/high), Text: compact(t)})
+	}
+	for i, p := range points {
+		left := a.from
+		if i > 0 {
+			left = points[i-1].At
+		}
+		x := a.x(left)
+		width := (a.x(p.At) - x) * 0.8
+		tall := func(class string, n, from int64) {
+			if n > 0 {
+				h := 100 * float64(n) / high
+				c.Bars = append(c.Bars, Rect{class, pos(x), pos(100 - h - 100*float64(from)/high), pos(width), pos(h)})
+			}
+		}
+		tall("f-quiet", p.Attempts-p.Injected, p.Injected)
+		tall("f-chaos", p.Injected, 0)
+	}
+	c.Summary = slo.Count(sum) + " tries, " + slo.Count(hit) + " injected"
+	return c
+}
+
 // hits are the exact counts of what the fault reached.
 func hits(r injector.Run) []Count {
 	if r.InjectAt.IsZero() {
@@ -127,7 +160,7 @@ func hits(r injector.Run) []Count {
 	spared := r.Attempts - r.Injected
 	note := "no try reached it"
 	if r.Attempts > 0 {
-		note = slo.Share(r.Injected, r.Attempts) + " hit, " + slo.Percent(r.ExpectedPPM) + " asked for"
+		note = slo.Percent(slo.Part(r.Injected, r.Attempts)) + " hit, " + slo.Percent(r.ExpectedPPM) + " asked for"
 	}
 	return []Count{
 		{"Matched", "tries that reached the fault", slo.Count(r.Attempts), bar("f-c4", r.Attempts, r.Attempts)},
@@ -141,7 +174,7 @@ func (v view) runFacts(r injector.Run) []Fact {
 	if !r.InjectAt.IsZero() {
 		text := slo.Count(r.Bad) + " of " + slo.Count(r.Good+r.Bad)
 		if r.Good+r.Bad > 0 {
-			text += ", " + slo.Share(r.Bad, r.Good+r.Bad)
+			text += ", " + slo.Percent(slo.Part(r.Bad, r.Good+r.Bad))
 		}
 		facts = append(facts, Fact{Name: "Failed requests", Text: text})
 		spent := slo.Percent(r.BudgetSpentPPM) + " of the window"

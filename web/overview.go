@@ -136,7 +136,7 @@ func (v view) card(svc service) Card {
 		c.Objectives = slo.Target(st.Objective.TargetPPB) + " over " + slo.Span(st.Objective.Window)
 	}
 	if svc.Run != nil {
-		c.Run = v.phase(*svc.Run)
+		c.Run, _, _ = strings.Cut(v.phase(*svc.Run), " of ")
 	}
 	return c
 }

@@ -124,7 +124,7 @@ type runView struct {
 	Chip                        Chip
 	Abort                       string // address of the form; "" when nothing is left to stop
 	Phases                      []Phase
-	Live                        *Chart
+	Live, Tries                 *Chart
 	LiveTrouble                 string
 	Hit                         []Count
 	Facts                       []Fact

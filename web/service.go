@@ -90,7 +90,7 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 	page.Left, page.LeftText, page.LeftMute = leftSentence(st)
 	page.ExplainOf = page.Left
 	page.Banner = v.banner(st)
-	page.Facts = append(v.facts(st), s.gateFact(r, v, name))
+	page.Facts = append(v.facts(st), s.gateFact(r, v, svc.worst()))
 	page.Burns, page.BurnNote = burnRows(st)
 
 	runs := v.runsOf(name)
@@ -151,7 +151,7 @@ func (v view) banner(st slo.Status) *Notice {
 func (v view) facts(st slo.Status) []Fact {
 	b := st.Budget
 	var facts []Fact
-	pace := Fact{Name: "At the pace of the last hour", Value: "holds", Text: "The budget does not run out within the window."}
+	pace := Fact{Name: "Pace of the last hour", Value: "holds", Text: "The budget does not run out within the window."}
 	switch {
 	case b.NoData:
 		pace.Value, pace.Class, pace.Text = "–", "mute", "Nothing to project from."
@@ -175,7 +175,7 @@ func (v view) facts(st slo.Status) []Fact {
 	}
 	facts = append(facts, hour)
 
-	good := Fact{Name: "Good, first try in brackets", Value: "–", Class: "mute", Text: "No valid request yet."}
+	good := Fact{Name: "Good (first try)", Value: "–", Class: "mute", Text: "No valid request yet."}
 	if !b.NoData {
 		good.Value, good.Class = slo.Share(b.Tally.Good, b.Valid), ""
 		good.Unit = "(" + slo.Share(b.Tally.Exchanges-b.Tally.FirstTryBad, b.Tally.Exchanges) + ")"
@@ -184,15 +184,15 @@ func (v view) facts(st slo.Status) []Fact {
 	return append(facts, good)
 }
 
-func (s *Server) gateFact(r *http.Request, v view, name string) Fact {
+func (s *Server) gateFact(r *http.Request, v view, st slo.Status) Fact {
 	f := Fact{Name: "Gate", Link: &Link{Name: "All verdicts", Href: "/gate"}}
-	d, err := s.cfg.Gate.Decide(r.Context(), name)
+	d, err := s.cfg.Gate.Decide(r.Context(), st.Objective.Service)
 	if f.Text = s.read(r.Context(), "The gate's answer", err); err != nil {
 		f.Mark = new(verdictMark(""))
 		return f
 	}
 	f.Mark = new(verdictMark(d.Decision))
-	f.Text = verdictText(d)
+	f.Text = verdictText(d, st)
 	if d.Decision == gate.Deny && d.ThawAt != nil {
 		f.Text += " Thaws " + v.day(*d.ThawAt).Text + " at best."
 	}
@@ -251,7 +251,7 @@ func (v view) runsOf(service string) []injector.Run {
 
 func (v view) failure(x retrylog.Exchange) Failure {
 	f := Failure{Time: v.short(x.End), Route: x.Route, What: outcomeWords(x), Caller: x.Caller, ID: x.RequestID,
-		Tries: slo.Count(int64(len(x.Tries))), Latency: slo.Span(time.Duration(x.LatencyUS) * time.Microsecond), Status: "none"}
+		Tries: slo.Count(int64(len(x.Tries))), Latency: slo.Count(x.LatencyUS/1000) + "\u202fms", Status: "none"}
 	if x.Status > 0 {
 		f.Status = http.StatusText(x.Status)
 		f.Status = slo.Count(int64(x.Status)) + " " + f.Status

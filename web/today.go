@@ -51,6 +51,9 @@ func (s *Server) today(v view) *Today {
 		if !st.ThawAt.IsZero() && st.ThawAt.Before(to) {
 			until = st.ThawAt
 		}
+		if a.x(v.now)-a.x(since) > 12 { // room for the name on the bar itself
+			sp.TextX, sp.Dx, sp.Anchor, sp.TextClass = sp.X, "8", "start", "inv"
+		}
 		sp.UntilX, sp.UntilW = pos(a.x(v.now)), pos(max(a.x(until)-a.x(v.now), 0))
 		frozen = append(frozen, sp)
 	}
@@ -81,7 +84,7 @@ func (s *Server) today(v view) *Today {
 func (v view) span(a axis, begin, end time.Time, class, text string) Span {
 	st := a.stretch(begin, end)
 	sp := Span{Class: class, X: st.X, W: st.W, Text: text, TextX: st.End, Dx: "7", Anchor: "start", TextClass: "on"}
-	if a.x(end) > 72 {
+	if a.x(end) > 50 {
 		sp.TextX, sp.Dx, sp.Anchor = st.X, "-7", "end"
 	}
 	return sp

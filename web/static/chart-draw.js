@@ -10,21 +10,16 @@
 /**
  * @param {HTMLElement} host
  * @param {string} token
+ * @param {number} [percent] how much of it, the rest transparent
  */
-function colour(host, token) {
+function colour(host, token, percent = 100) {
   const probe = document.createElement('i');
-  probe.style.color = `var(${token})`;
+  probe.style.color = `color-mix(in srgb, var(${token}) ${percent}%, transparent)`;
   host.append(probe);
   const value = getComputedStyle(probe).color;
   probe.remove();
   return value;
 }
-
-/**
- * @param {string} c a computed colour, rgb(...)
- * @param {number} alpha
- */
-const faint = (c, alpha) => c.replace(/^rgba?\(([^)]*?)(,\s*[\d.]+)?\)$/, (all, rgb) => (rgb.split(',').length === 3 ? `rgba(${rgb}, ${alpha})` : all));
 
 /**
  * @param {number} v
@@ -46,7 +41,7 @@ export function draw(host, spec, data, height, onCursor) {
   const uPlot = /** @type {any} */ (globalThis).uPlot;
   const ink3 = colour(host, '--ink3');
   const look = {
-    grid: colour(host, '--grid'), line: colour(host, '--line'), chaos: colour(host, '--chaos-fill'), hatch: colour(host, '--unknown-fill'),
+    grid: colour(host, '--grid'), line: colour(host, '--line'), chaos: colour(host, '--chaos-fill'), band: colour(host, '--chaos-fill', 17), hatch: colour(host, '--unknown-fill', 50),
     warn: colour(host, '--warn-fill'), emergency: colour(host, '--emergency-fill'), frozen: colour(host, '--frozen-fill'),
     text: { warn: colour(host, '--warn-fg'), emergency: colour(host, '--emergency-fg'), frozen: colour(host, '--frozen-fg') },
   };
@@ -67,7 +62,7 @@ export function draw(host, spec, data, height, onCursor) {
     ],
     series: [{}, ...spec.series.map((s) => {
       const stroke = colour(host, s.color);
-      return { label: s.label, stroke, width: 1.75, fill: s.area ? faint(stroke, 0.12) : undefined,
+      return { label: s.label, stroke, width: 1.75, fill: s.area ? colour(host, s.color, 12) : undefined,
         fillTo: (/** @type {any} */ u) => Math.max(0, u.scales.y.min), points: { show: alone }, spanGaps: false };
     })],
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
@@ -123,7 +118,7 @@ function behind(u, { spec, look }) {
   ctx.save();
   for (const [from, to] of spec.bands) {
     const left = x(from), right = Math.max(x(to), left + 2 * devicePixelRatio);
-    ctx.fillStyle = faint(look.chaos, 0.17);
+    ctx.fillStyle = look.band;
     ctx.fillRect(left, bbox.top, right - left, bbox.height);
     ctx.fillStyle = look.chaos;
     ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
@@ -153,7 +148,7 @@ function hatch(ctx, left, top, right, bottom, stroke) {
   ctx.beginPath();
   ctx.rect(left, top, right - left, bottom - top);
   ctx.clip();
-  ctx.strokeStyle = faint(stroke, 0.5);
+  ctx.strokeStyle = stroke;
   ctx.lineWidth = 1.5 * devicePixelRatio;
   ctx.beginPath();
   for (let x = left - (bottom - top); x < right; x += gap) {
@@ -185,6 +180,7 @@ function limits(u, { spec, look, sans }) {
     ctx.font = `${11 * r}px ${sans}`;
     ctx.fillStyle = look.text[limit.class];
     ctx.textBaseline = 'bottom';
+    ctx.textAlign = 'left';
     ctx.fillText(limit.text, bbox.left + 4 * r, y - 3 * r);
   }
   ctx.restore();

@@ -1,0 +1,27 @@
+// One browser for all tests: Debian's Chromium, without anything that would call home.
+import { chromium } from 'playwright-core';
+
+export const base = process.env.BASE_URL || 'http://127.0.0.1:8081';
+
+const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM || '/usr/bin/chromium', headless: true, args: flags });
+
+/**
+ * A page that remembers what it must not have done: errors in the console, requests to another host.
+ * @param {import('playwright-core').Browser} browser
+ * @param {import('playwright-core').BrowserContextOptions} [options]
+ */
+export async function watched(browser, options) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
+  const page = await context.newPage();
+  /** @type {string[]} */
+  const sins = [];
+  page.on('console', (m) => m.type() === 'error' && sins.push('console: ' + m.text()));
+  page.on('pageerror', (e) => sins.push('error: ' + e.message));
+  page.on('request', (r) => {
+    const { protocol, host } = new URL(r.url());
+    if (!['data:', 'blob:'].includes(protocol) && host !== new URL(base).host) sins.push('request to ' + r.url());
+  });
+  return { context, page, sins };
+}
