@@ -107,10 +107,10 @@ func TestAClosedParentIsSeen(t *testing.T) {
 	if !reachable("/", stranger) {
 		t.Error("a stranger does not reach the root")
 	}
-	if dir := elsewhere("/root/state/pg"); !strings.HasPrefix(dir, "/var/lib/breakwater/") {
+	if dir := elsewhere("/srv/state/pg"); !strings.HasPrefix(dir, "/var/lib/breakwater/") {
 		t.Errorf("lasting data goes to %s", dir)
 	}
-	if a, b := elsewhere("/root/a/pg"), elsewhere("/root/b/pg"); a == b {
+	if a, b := elsewhere("/srv/a/pg"), elsewhere("/srv/b/pg"); a == b {
 		t.Error("two states share one place")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,6 +45,7 @@ type Cluster struct {
 	owner  *os.File // holds the lock for as long as we may stop the cluster; nil: another process may
 	exited chan struct{}
 	quit   chan struct{} // ends the watch over a process that is not our child
+	once   sync.Once
 	log    *slog.Logger
 }
 
@@ -71,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 		err = c.run(ctx)
 	}
 	if err != nil {
-		c.disown()
+		c.once.Do(c.release)
 		return nil, fmt.Errorf("private PostgreSQL in %s: %w", c.place.dir, err)
 	}
 	return c, nil
@@ -252,13 +254,18 @@ func (c *Cluster) answer(ctx context.Context) error {
 }
 
 // Stop ends the cluster in good order: open transactions are rolled back, what
-// was committed is safe. A shared cluster goes on. Stop is called once.
-func (c *Cluster) Stop() error {
-	defer close(c.quit)
-	if c.owner == nil {
-		return nil
-	}
-	defer c.disown()
+// was committed is safe. A shared cluster goes on. A second call does nothing.
+func (c *Cluster) Stop() (err error) {
+	c.once.Do(func() {
+		defer c.release()
+		if !c.Shared() {
+			err = c.end()
+		}
+	})
+	return err
+}
+
+func (c *Cluster) end() error {
 	for _, step := range []struct {
 		signal syscall.Signal
 		wait   time.Duration
@@ -285,10 +292,11 @@ func (c *Cluster) Stop() error {
 	return fmt.Errorf("postgres %d is still there", c.pid)
 }
 
-func (c *Cluster) disown() {
+// release gives up the lock and the watch; Shared keeps its answer.
+func (c *Cluster) release() {
+	close(c.quit)
 	if c.owner != nil {
 		_ = c.owner.Close() // the lock goes with it
-		c.owner = nil
 	}
 }
 

@@ -154,6 +154,9 @@ func TestDataSurvivesARestart(t *testing.T) {
 	default:
 		t.Error("Done is open after Stop")
 	}
+	if err := c.Stop(); err != nil {
+		t.Errorf("a second Stop: %v", err)
+	}
 	c = start(t, dir)
 	if v := ask(t, c, `select v from kept`); v != "yes" {
 		t.Errorf("got %q after a restart", v)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // postmaster is what a running PostgreSQL writes about itself into its data directory.
@@ -62,10 +63,10 @@ func (p place) serves(pid int) bool {
 	return err == nil && strings.Contains(string(out), "postgres") && strings.Contains(string(out), p.data())
 }
 
-// clearStale removes lock files that name a live process which is not ours: the
-// number went to someone else over a reboot, and PostgreSQL would refuse to
-// start. Those that name nobody it handles itself, and better: it also looks
-// for children of the dead one. Only the owner of the place calls it.
+// clearStale removes lock files whose number PostgreSQL would take for a running
+// postmaster and refuse to start: it went to someone else over a reboot, or
+// nobody has waited for the dead one. Those that name nobody PostgreSQL handles
+// itself. Only the owner of the place calls it.
 func (p place) clearStale() {
 	for _, name := range []string{
 		filepath.Join(p.data(), "postmaster.pid"),
@@ -75,17 +76,51 @@ func (p place) clearStale() {
 		if err != nil {
 			continue
 		}
-		if m, ok := parsePostmaster(string(b)); ok && alive(m.pid) && !p.serves(m.pid) {
+		m, ok := parsePostmaster(string(b))
+		if !ok || !exists(m.pid) || p.serves(m.pid) {
+			continue
+		}
+		// The file also guards the memory that children of a killed postmaster may
+		// still write to; they end by themselves once they notice.
+		for range 250 {
+			if !p.inUse() {
+				break
+			}
+			time.Sleep(pollEvery)
+		}
+		if !p.inUse() {
 			_ = os.Remove(name) // what cannot be removed PostgreSQL will name
 		}
 	}
+}
+
+// inUse reports whether any process works in the data directory, where the
+// system can tell.
+func (p place) inUse() bool {
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // fails for a bad pattern only
+	data, err := filepath.EvalSymlinks(p.data())
+	if err != nil {
+		return false
+	}
+	for _, link := range links {
+		if cwd, err := os.Readlink(link); err == nil && cwd == data {
+			return true
+		}
+	}
+	return false
+}
+
+// exists reports whether the number is taken, as PostgreSQL asks it.
+func exists(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
 // alive reports whether there is a process pid that still runs. One that has
 // ended and that nobody waited for, as the first process of many containers
 // never does, is not.
 func alive(pid int) bool {
-	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+	if !exists(pid) {
 		return false
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
