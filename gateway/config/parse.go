@@ -146,12 +146,15 @@ func (p *parser) crossCheck() {
 				Hint("that is (1 + max_retries) x per_try_timeout and the waits").Coded("W-DEADLINE")
 		}
 	}
+	p.compile()
+	if p.log.Err() != nil {
+		return // the route that uses it may be the one that is mistaken
+	}
 	for i, u := range p.cfg.Upstreams {
-		if u.Name != "" && !known[u.Name] {
+		if !known[u.Name] {
 			p.upstreams[i].Warnf("is used by no route").Coded("W-UNUSED")
 		}
 	}
-	p.compile()
 }
 
 // compile tries the routing table, and tells each pattern that cannot stand in it.

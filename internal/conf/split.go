@@ -126,7 +126,8 @@ func tooDeep(data []byte) int {
 	return 0
 }
 
-// sound reports what no document of ours may hold, all of it.
+// sound reports what no document of ours may hold, all of it, and returns whether
+// the document can be read all the same, for the sake of its other mistakes.
 func (n Node) sound(depth int) bool {
 	if depth > MaxDepth {
 		n.Errorf("must be nested at most %d deep", MaxDepth)
@@ -139,11 +140,9 @@ func (n Node) sound(depth int) bool {
 	}
 	if y.Anchor != "" {
 		n.Errorf("must have no anchor, got &%s", y.Anchor).Hint("aliases are not allowed")
-		ok = false
 	}
 	if y.Style&yaml.TaggedStyle != 0 {
 		n.Errorf("must have no tag, got %s", y.Tag)
-		ok = false
 	}
 	switch y.Kind {
 	case yaml.SequenceNode:
@@ -168,7 +167,6 @@ func (n Node) sound(depth int) bool {
 			if line, twice := seen[k.Value]; twice {
 				at.path = child.path
 				at.Errorf("must stand once, got it again").Hint("first in line %d", line)
-				ok = false
 				continue
 			}
 			seen[k.Value] = k.Line
