@@ -130,7 +130,7 @@ const forgetReceiptsSQL = `delete from run_receipt where run = @run`
 // What follows in a game day may begin when a run was completed; anything else
 // ends the day: the next fault must not meet a system that has not recovered.
 const nextDueSQL = `
-update run set due_at = greatest(due_at, @at) from run p
+update run set due_at = greatest(run.due_at, @at) from run p
 where p.id = @id and run.schedule = p.schedule and run.schedule <> '' and run.planned_at = p.planned_at
   and run.seq > p.seq and run.state in ('scheduled', 'pending_approval')`
 
