@@ -39,7 +39,7 @@ func Faults(r Run, sc scenario.Scenario) []plan.Leased {
 			Target: fault.Target{Service: sc.Target.Service, Routes: sc.Target.Routes, Callers: sc.Target.Callers},
 			Kind:   f.Kind, LatencyMS: f.Latency.Milliseconds(), Status: f.Status, Body: f.Body,
 		}
-		out = append(out, plan.Leased{Fault: rule, TTLMS: ttl, Hash: hashJSON(rule)})
+		out = append(out, plan.Leased{Fault: rule, TTLMS: ttl, Hash: plan.HashOf(rule)})
 	}
 	return out
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// maxReply bounds what a verb reads of control's answer.
+const maxReply = 16 << 20
+
+// call asks control for path and decodes the answer into out, which may be nil.
+// A refusal ends the verb with 1, an unreachable control with 4.
+func (s *settings) call(ctx context.Context, method, path string, body, out any) error {
+	var payload io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return exit(exitInternal, fmt.Errorf("write the request: %w", err))
+		}
+		payload = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.baseURL()+path, payload)
+	if err != nil {
+		return exit(exitUsage, fmt.Errorf("--control: %w", err))
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	client := &http.Client{Transport: clientTransport(), Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	res, err := client.Do(req)
+	if err != nil {
+		return exit(exitUnknown, fmt.Errorf("ask control at %s: %w", s.baseURL(), err))
+	}
+	defer res.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err != nil {
+		return exit(exitUnknown, fmt.Errorf("read control's answer: %w", err))
+	}
+	if res.StatusCode >= 300 {
+		code := exitNo
+		if res.StatusCode >= 500 {
+			code = exitUnknown
+		}
+		return exit(code, fmt.Errorf("control answered %s: %s", res.Status, problemText(reply)))
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(reply, out); err != nil {
+		return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+	}
+	return nil
+}
+
+// problemText is the sentence of a problem document, or the text as it came.
+func problemText(body []byte) string {
+	var p struct{ Title, Detail string }
+	if err := json.Unmarshal(body, &p); err == nil && (p.Detail != "" || p.Title != "") {
+		if p.Detail != "" {
+			return p.Detail
+		}
+		return p.Title
+	}
+	return strings.TrimSpace(string(body[:min(len(body), 300)]))
+}
+
+// printJSON writes v indented.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// table writes rows under a head, columns aligned.
+func table(w io.Writer, head []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(head, "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	return t.Flush()
+}
+
+func shortTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// outputs of -o that every listing verb knows.
+var errOutput = errors.New("-o: must be table or json")
+
+func checkOutput(o string) error {
+	if o != "table" && o != "json" {
+		return exit(exitUsage, fmt.Errorf("%w, got %q", errOutput, o))
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"breakwater/gateway/config"
+	"breakwater/injector"
+	"breakwater/injector/scenario"
+	"breakwater/internal/conf"
+	"breakwater/internal/retrylog"
+	"breakwater/internal/store"
+	"breakwater/slo"
+	"breakwater/slo/gate"
+	"breakwater/slo/openslo"
+)
+
+// importSource names the documents given at start; what is no longer among them
+// is retired.
+const importSource = "config"
+
+// importDocuments takes SLOs, scenarios and game days from --config. A bad
+// document changes nothing of its kind: what was imported before stays.
+func (c *control) importDocuments(ctx context.Context, now time.Time) error {
+	if c.set.config == "" {
+		return nil
+	}
+	files, err := conf.Load(c.set.config)
+	if err != nil {
+		return fmt.Errorf("read the documents: %w", err)
+	}
+	var mistakes conf.Log
+	var objectives []slo.Objective
+	for _, f := range files {
+		objectives = append(objectives, openslo.Parse(f, &mistakes).Objectives...)
+	}
+	for _, w := range mistakes.Warnings() {
+		c.log.Warn("SLO document", "warning", w.Error())
+	}
+	if err := mistakes.Err(); err != nil {
+		c.log.Error("SLO documents are not imported", "err", err)
+	} else if _, err := c.store.ImportObjectives(ctx, importSource, objectives, now); err != nil {
+		return fmt.Errorf("import the objectives: %w", err)
+	}
+	drills, warnings, err := scenario.Parse(files...)
+	for _, w := range warnings {
+		c.log.Warn("drill document", "warning", w.Error())
+	}
+	if err != nil {
+		c.log.Error("scenarios and game days are not imported", "err", err)
+		return nil
+	}
+	if err := c.engine.Desk().Import(ctx, drills); err != nil {
+		return fmt.Errorf("import scenarios and game days: %w", err)
+	}
+	return nil
+}
+
+// preflight tells the injector what the documents and budgets say of a target.
+func (c *control) preflight(_ context.Context, sc scenario.Scenario) scenario.Facts {
+	facts := scenario.Facts{TargetPPB: map[string]int64{}}
+	for _, s := range c.slo.Statuses() {
+		facts.TargetPPB[s.Objective.Service] = s.Objective.TargetPPB
+	}
+	files, err := conf.Load(c.set.config)
+	if err != nil {
+		return facts // without documents nothing is known of timeouts
+	}
+	var mistakes conf.Log
+	for _, r := range config.Parse(files, &mistakes).Routes {
+		if r.Service != sc.Target.Service {
+			continue
+		}
+		if r.Retry.PerTry > facts.PerTry {
+			facts.PerTry = r.Retry.PerTry
+		}
+		facts.Retries = max(facts.Retries, r.Retry.MaxRetries)
+	}
+	return facts
+}
+
+// budgets answers the injector from the evaluation that everybody sees.
+type budgets struct{ slo *slo.Evaluator }
+
+func (b budgets) Budget(service string) injector.Budget {
+	var mine []slo.Status
+	for _, s := range b.slo.Statuses() {
+		if s.Objective.Service == service {
+			mine = append(mine, s)
+		}
+	}
+	s, ok := slo.Worst(mine)
+	if !ok {
+		return injector.Budget{}
+	}
+	return injector.Budget{
+		Known: !s.Budget.NoData, Frozen: s.Level == slo.Frozen, TargetPPB: s.Objective.TargetPPB,
+		Allowed: s.Budget.Allowed, RemainingPPM: s.Budget.RemainingPPM,
+	}
+}
+
+// pageLedger is what the pages read of budgets.
+type pageLedger struct {
+	*slo.Evaluator
+	store *store.Store
+}
+
+func (l pageLedger) DatabaseAway() (time.Time, bool) {
+	since := l.Health().AwaySince
+	return since, !since.IsZero()
+}
+
+func (l pageLedger) Points(ctx context.Context, objective string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
+	for _, s := range l.Statuses() {
+		if s.Objective.ID == objective {
+			return l.store.Points(ctx, s.Objective, s.Env, from, to, step)
+		}
+	}
+	return nil, fmt.Errorf("objective %s is not known", objective)
+}
+
+func (l pageLedger) Recent(ctx context.Context, service string, n int) ([]retrylog.Exchange, error) {
+	found, err := l.store.Noteworthy(ctx, service, "exchange", time.Now().Add(time.Hour), n)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]retrylog.Exchange, 0, len(found))
+	for _, f := range found {
+		var r retrylog.Record
+		if err := json.Unmarshal(f.Body, &r); err != nil || r.Exchange == nil {
+			return nil, fmt.Errorf("event %s of %s is not an exchange: %w", f.RequestID, f.At, err)
+		}
+		out = append(out, *r.Exchange)
+	}
+	return out, nil
+}
+
+// pageGate is the gate as pages see it: decided the same way, but not kept,
+// since looking is no question of a pipeline.
+type pageGate struct{ slo *slo.Evaluator }
+
+func (g pageGate) Decide(_ context.Context, service string) (gate.Decision, error) {
+	return gate.Decide(gate.Request{Service: service, Kind: gate.Feature}, g.slo.Statuses(), gate.DefaultPolicy(), time.Now()), nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"breakwater/slo/gate"
+)
+
+func newGate(io streams) *cobra.Command {
+	var set settings
+	var kind, ref, output, onUnknown string
+	cmd := &cobra.Command{
+		Use:   "gate SERVICE",
+		Short: "ask whether a release of a service may go out now",
+		Long: "Asks the release gate. Exit code 0: allow, 1: deny, 3: hold, 4: unknown (no data, no\n" +
+			"such service, control unreachable) unless --on-unknown settles it.",
+		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if err := oneOf("on-unknown", onUnknown, "", "allow", "deny"); err != nil {
+				return err
+			}
+			d, err := gate.Ask(cmd.Context(), set.baseURL(), set.token,
+				gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref})
+			code := gate.ExitCode(d, err, onUnknown)
+			if err != nil {
+				fmt.Fprintf(io.err, "breakwater: no decision: %v\n", err)
+				return exit(code, nil)
+			}
+			if output == "json" {
+				if err := printJSON(io.out, d); err != nil {
+					return exit(exitInternal, err)
+				}
+				return codeOnly(code)
+			}
+			fmt.Fprintf(io.out, "%s  %s is %s\n", strings.ToUpper(string(d.Decision)), args[0], d.State)
+			for _, r := range d.Reasons {
+				fmt.Fprintf(io.out, "  %s\n", r)
+			}
+			if d.ThawAt != nil {
+				fmt.Fprintf(io.out, "  thaws %s (in %s) if nothing else fails\n",
+					d.ThawAt.UTC().Format("Mon 2 Jan 15:04 UTC"), time.Until(*d.ThawAt).Round(time.Minute))
+			}
+			return codeOnly(code)
+		},
+	}
+	f := cmd.Flags()
+	set.clientFlags(f)
+	f.StringVar(&kind, "kind", "feature", "what goes out: "+kindNames())
+	f.StringVar(&ref, "ref", "", "the commit or artefact that goes out")
+	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.StringVar(&onUnknown, "on-unknown", "", "settle an unknown answer: allow or deny")
+	return cmd
+}
+
+// codeOnly ends a verb whose result is already printed.
+func codeOnly(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	return exit(code, nil)
+}
+
+func kindNames() string {
+	var names []string
+	for _, k := range gate.Kinds() {
+		names = append(names, string(k))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"breakwater/gateway"
+	"breakwater/gateway/config"
+	"breakwater/gateway/lease"
+	"breakwater/gateway/plan"
+	"breakwater/gateway/policy/fault"
+	"breakwater/gateway/policy/retry"
+	"breakwater/gateway/source"
+	"breakwater/gateway/spool"
+	"breakwater/internal/auth"
+	"breakwater/internal/conf"
+)
+
+func newGateway(io streams) *cobra.Command {
+	var set settings
+	var name string
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "run the data plane alone",
+		Long: "Serves traffic by the documents of --config, which it follows. Without control it\n" +
+			"serves just the same, and keeps its log until control is back.",
+		Example: "  breakwater gateway --config gw.yaml --control http://control:8081",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if set.config == "" {
+				return exit(exitUsage, errors.New("--config: must name a file or directory of documents"))
+			}
+			return fail(runGateway(cmd.Context(), io, set, name))
+		},
+	}
+	f := cmd.Flags()
+	set.configFlag(f)
+	set.gatewayFlags(f)
+	set.stateFlags(f)
+	f.StringVar(&set.control, "control", env("CONTROL", ""), "base URL of control; empty: none (BREAKWATER_CONTROL)")
+	f.StringVar(&set.token, "token", env("TOKEN", ""), "gateway token; empty: the one control left in the state directory (BREAKWATER_TOKEN)")
+	host, _ := os.Hostname() // an unnamed machine gets an unnamed gateway
+	f.StringVar(&name, "name", env("NAME", host), "name of this gateway in every record; one for each (BREAKWATER_NAME)")
+	return cmd
+}
+
+func runGateway(ctx context.Context, io streams, set settings, name string) error {
+	log := newLog(io.err, "gateway").With("gateway", name)
+	data, err := listen("data", set.listen)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	admin, err := listen("admin", set.admin)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	controlURL := ""
+	if set.control != "" {
+		controlURL = set.baseURL()
+	}
+	metrics := prometheus.NewRegistry()
+	transport := clientTransport()
+	defer transport.CloseIdleConnections()
+	toControl := &http.Client{Transport: &tokenTransport{
+		fixed: set.token, file: auth.GatewayTokenFile(set.stateDir), next: transport,
+	}}
+
+	sp, err := spool.Open(spool.Config{
+		Dir: filepath.Join(set.stateDir, "spool"), Gateway: name, Env: set.env,
+		Control: controlURL, Client: toControl, Rand: rand.Float64, Registerer: metrics, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	faults := fault.NewTable(fault.Caps{})
+	var g *gateway.Gateway
+	poller := lease.New(lease.Config{
+		URL: controlURL, Client: toControl, Table: faults, HaltFile: filepath.Join(set.stateDir, "halt"), Rand: rand.Float64, Log: log,
+		Receipt: func() plan.Receipt {
+			r := plan.Receipt{Gateway: name, Boot: sp.Boot(), Tallies: g.Tallies()}
+			r.ConfigRevision, r.ConfigHash = g.Revision()
+			return r
+		},
+	})
+	g = gateway.New(gateway.Config{
+		Name: name, Env: set.env, Recorder: sp, Lines: retry.NewLines(io.out), Faults: faults, Switch: poller, Rand: rand.Float64,
+		Metrics: metrics, Log: log,
+		Stats: map[string]func() any{"spool": func() any { return sp.Stats() }, "plan": func() any { return poller.Stats() }},
+	})
+	log.Info("gateway starts", "data", data.Addr().String(), "admin", admin.Addr().String(),
+		"control", controlURL, "state_dir", set.stateDir, "env", set.env, "config", set.config)
+
+	// The servers stop first, so that what they served is still recorded; then
+	// the spool ships its last batch.
+	keepCtx, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopKeeping()
+	var keep errgroup.Group
+	keep.Go(func() error { return sp.Ship(keepCtx) })
+	keep.Go(func() error { return poller.Run(keepCtx) })
+	keep.Go(func() error { return g.Run(keepCtx) })
+	keep.Go(func() error { haltOnSignal(keepCtx, poller); return nil })
+
+	serving, sctx := errgroup.WithContext(ctx)
+	serving.Go(func() error { return g.Serve(sctx, data) })
+	serving.Go(func() error { return g.ServeAdmin(sctx, admin) })
+	serving.Go(func() error { return follow(sctx, set.config, g, log) })
+	err = serving.Wait()
+	stopKeeping()
+	err = errors.Join(err, keep.Wait())
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, sp.Close(closing))
+}
+
+// follow applies each change of the documents; a bad one is refused and what
+// serves stays.
+func follow(ctx context.Context, path string, g *gateway.Gateway, log *slog.Logger) error {
+	src := source.File{Path: path, Warn: func(err error) { log.Warn("documents cannot be read", "err", err) }}
+	return src.Follow(ctx, func(d source.Document) error {
+		var mistakes conf.Log
+		cfg := config.Parse(d.Files, &mistakes)
+		for _, w := range mistakes.Warnings() {
+			log.Warn("configuration warning", "warning", w.Error())
+		}
+		if !config.Loadable(&mistakes) {
+			g.Refused(mistakes.Err())
+			return mistakes.Err()
+		}
+		if err := g.Apply(*cfg); err != nil {
+			return fmt.Errorf("apply the documents: %w", err)
+		}
+		return nil
+	})
+}
+
+// haltOnSignal is the kill switch that needs neither network nor file: SIGUSR1.
+func haltOnSignal(ctx context.Context, p *lease.Poller) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGUSR1)
+	defer signal.Stop(c)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c:
+			p.Halt("SIGUSR1")
+		}
+	}
+}

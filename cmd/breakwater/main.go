@@ -1,0 +1,119 @@
+// Command breakwater is the one binary of the project: the gateway, control,
+// and every verb people and pipelines type. This package is wiring only.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	_ "time/tzdata" // schedules name IANA zones; a scratch image has none
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every verb (one table, docs/cli.md).
+const (
+	exitOK       = 0
+	exitNo       = 1 // deny, failed verdict, breaking change, invalid file
+	exitUsage    = 2
+	exitHold     = 3 // hold, inconclusive, warnings under --strict
+	exitUnknown  = 4 // no data, no baseline, server unreachable
+	exitInternal = 5
+)
+
+// exitError carries the code a verb ends with; a nil err prints nothing more.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func exit(code int, err error) error { return &exitError{code, err} }
+
+// streams are where a verb writes: results on out, everything else on err.
+type streams struct{ out, err io.Writer }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx = endWithParent(ctx)
+	code := run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run is main as a function, for tests.
+func run(ctx context.Context, args []string, io streams) int {
+	root := newRoot(io)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	ee, ok := errors.AsType[*exitError](err)
+	if !ok {
+		// cobra's own errors are all about usage
+		fmt.Fprintf(io.err, "breakwater: %v\n", err)
+		return exitUsage
+	}
+	if ee.err != nil {
+		fmt.Fprintf(io.err, "breakwater: %v\n", ee.err)
+	}
+	return ee.code
+}
+
+func newRoot(io streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "breakwater",
+		Short:         "chaos and SLO platform round a fault-injecting HTTP gateway",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(io.out)
+	root.SetErr(io.err)
+	root.AddCommand(
+		newServe(io), newGateway(io), newControl(io), newDemo(io),
+		newGate(io),
+		newExperiment(io), newGameday(io), newHalt(io),
+		newToken(io), newAudit(io), newMigrate(io), newVersion(io),
+	)
+	return root
+}
+
+func newVersion(io streams) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "print the version, revision and Go release",
+		Example: "  breakwater version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			version, revision := "devel", "unknown"
+			goVersion := ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				goVersion = info.GoVersion
+				if info.Main.Version != "" && info.Main.Version != "(devel)" {
+					version = info.Main.Version
+				}
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						revision = s.Value
+					}
+				}
+			}
+			_, err := fmt.Fprintf(io.out, "breakwater %s (revision %s, %s)\n", version, revision, goVersion)
+			return err
+		},
+	}
+}
