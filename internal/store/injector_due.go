@@ -155,13 +155,41 @@ func (s *Store) Schedules(ctx context.Context) ([]injector.Schedule, error) {
 		x := row.schedule()
 		for _, o := range last {
 			if o.Schedule == x.ID {
-				x.Last = append(x.Last, injector.Occurrence{Schedule: o.Schedule, ScheduledFor: o.ScheduledFor.UTC(),
-					DecidedAt: o.DecidedAt.UTC(), Skipped: o.Skipped, Detail: o.Detail, Runs: o.Runs})
+				x.Last = append(x.Last, o.occurrence())
 			}
 		}
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+const occurrencesSQL = `
+select o.schedule, o.scheduled_for, o.decided_at, o.skipped, o.detail,
+    coalesce((select array_agg(r.id order by r.seq) from run r where r.schedule = o.schedule and r.planned_at = o.scheduled_for), '{}') as runs
+from occurrence o where o.schedule = @schedule and o.scheduled_for >= @since and o.scheduled_for < @until
+order by o.scheduled_for`
+
+// Occurrences lists what was decided about the due instants of a schedule in
+// [since, until), oldest first.
+func (s *Store) Occurrences(ctx context.Context, schedule string, since, until time.Time) ([]injector.Occurrence, error) {
+	rows, err := s.db.Query(ctx, occurrencesSQL, pgx.StrictNamedArgs{"schedule": schedule, "since": since, "until": until})
+	if err != nil {
+		return nil, fmt.Errorf("list decisions of %s: %w", schedule, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[occurrenceRow])
+	if err != nil {
+		return nil, fmt.Errorf("list decisions of %s: %w", schedule, err)
+	}
+	out := make([]injector.Occurrence, len(found))
+	for i, o := range found {
+		out[i] = o.occurrence()
+	}
+	return out, nil
+}
+
+func (o occurrenceRow) occurrence() injector.Occurrence {
+	return injector.Occurrence{Schedule: o.Schedule, ScheduledFor: o.ScheduledFor.UTC(),
+		DecidedAt: o.DecidedAt.UTC(), Skipped: o.Skipped, Detail: o.Detail, Runs: o.Runs}
 }
 
 type occurrenceRow struct {
