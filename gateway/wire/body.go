@@ -126,11 +126,15 @@ func (b *body) arm() error {
 	if cause := b.x.Waiting(b.c); cause != nil {
 		return cause
 	}
+	set := b.c.setReadDeadline
+	if b.c.send != nil {
+		set = b.c.setDeadline // the upload goes on by the new deadline too
+	}
 	deadline, ok := b.x.Deadline()
 	if !ok {
-		b.c.setReadDeadline(time.Now().Add(b.c.pool.cfg.StreamIdle))
+		set(time.Now().Add(b.c.pool.cfg.StreamIdle))
 	} else if !deadline.Equal(b.until) {
-		b.c.setReadDeadline(deadline)
+		set(deadline)
 		b.until = deadline
 	}
 	return nil
