@@ -35,10 +35,10 @@ const (
 	SkipBudget      = "retry_budget"
 )
 
-const (
-	defaultMaxRetryAfter = 5 * time.Second
-	defaultReplayCap     = 64 << 10
-)
+// DefaultReplayCap is how much of a body is kept where the policy says nothing.
+const DefaultReplayCap = 64 << 10
+
+const defaultMaxRetryAfter = 5 * time.Second
 
 // StatusOf is the status a try counts as: the answer's own, else 504 where time
 // ran out and 502 for every other failure.

@@ -50,7 +50,7 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 	if active {
 		replay := r.cfg.ReplayCap
 		if replay == 0 {
-			replay = defaultReplayCap
+			replay = DefaultReplayCap
 		}
 		x.Request.Body.Keep(replay)
 		if r.deps.Budget != nil {

@@ -1,0 +1,119 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"breakwater/gateway/config"
+	"breakwater/internal/conf"
+)
+
+// Report is what the validator says of documents.
+type Report struct {
+	OK       bool          `json:"ok"` // no mistakes; warnings may be
+	Errors   int           `json:"errors"`
+	Warnings int           `json:"warnings"`
+	Findings conf.Mistakes `json:"findings"`
+	Routes   int           `json:"routes"`
+	Revision string        `json:"config_revision,omitempty"` // of what would serve, where OK
+	Hash     string        `json:"config_hash,omitempty"`
+}
+
+// Validate reads documents as a gateway would. It is stricter in one point: a
+// retry policy without `enabled` is a mistake, though a gateway loads it.
+func Validate(files []conf.File) Report {
+	var log conf.Log
+	cfg := config.Parse(files, &log)
+	r := Report{Errors: len(log.Errors()), Warnings: len(log.Warnings()), Findings: log.All(), Routes: len(cfg.Routes)}
+	if r.OK = r.Errors == 0; r.OK {
+		r.Revision, r.Hash = cfg.Revision, cfg.Hash
+	}
+	if r.Findings == nil {
+		r.Findings = conf.Mistakes{}
+	}
+	return r
+}
+
+// Code is the exit code of the validator: 1 for mistakes, 3 for warnings where
+// strict, else 0.
+func (r Report) Code(strict bool) int {
+	switch {
+	case !r.OK:
+		return 1
+	case strict && r.Warnings > 0:
+		return 3
+	}
+	return 0
+}
+
+// Write renders r as text, json or github (annotations of a pull request).
+func (r Report) Write(w io.Writer, format string) error {
+	switch format {
+	case "", "text", "table":
+		return r.text(w)
+	case "json":
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	case "github":
+		return r.github(w)
+	}
+	return fmt.Errorf("format must be text, json or github, got %q", format)
+}
+
+func (r Report) text(w io.Writer) error {
+	var b strings.Builder
+	for _, m := range r.Findings {
+		if m.IsWarning {
+			b.WriteString("warning: ")
+		}
+		b.WriteString(m.Error() + "\n")
+	}
+	switch {
+	case r.OK:
+		fmt.Fprintf(&b, "ok: %d routes, %d warnings, revision %s\n", r.Routes, r.Warnings, r.Revision)
+	default:
+		fmt.Fprintf(&b, "%d mistakes, %d warnings\n", r.Errors, r.Warnings)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Report) github(w io.Writer) error {
+	var b strings.Builder
+	for _, m := range r.Findings {
+		kind := "error"
+		if m.IsWarning {
+			kind = "warning"
+		}
+		text := m.Text
+		if m.Path != "" {
+			text = m.Path + ": " + text
+		}
+		if m.HintText != "" {
+			text += " (" + m.HintText + ")"
+		}
+		fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", kind, property(m.File), m.Line, m.Col, property(title(m)), data(text))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func title(m *conf.Mistake) string {
+	if m.Code != "" {
+		return m.Code
+	}
+	return "breakwater"
+}
+
+// data and property escape what a workflow command would read as its own: a
+// file's name must not be able to give commands.
+func data(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
+
+func property(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
+}
