@@ -91,7 +91,7 @@ func TestBookAgreesWithGateway(t *testing.T) {
 	book := NewLedger(nil)
 	_, p := open(t, ShopConfig{Seed: 7, Ledger: book, OneIn: 50})
 	tr := NewTraffic(TrafficConfig{Seed: 7, Gateway: p.URL, Rate: 400, Ledger: book})
-	until(t, tr, func() bool { return tr.Sent() >= 1200 })
+	until(t, tr, func() bool { return tr.Sent() >= 800 })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, service := range Services() {

@@ -52,9 +52,9 @@ func Pasts() []Past {
 		{Points, 999_000_000, 985_000, []patch{
 			{29*day + 7*time.Hour, 40 * time.Minute, 24}, {17*day + 14*time.Hour, 50 * time.Minute, 33},
 			{6*day + 7*time.Hour, time.Hour, 29}, {2*day + 3*time.Hour, 30 * time.Minute, 14}}},
-		{Inventory, 995_000_000, 470_000, []patch{
+		{Inventory, 999_000_000, 470_000, []patch{
 			{24*day + 2*time.Hour, time.Hour, 45}, {12*day + 6*time.Hour, 40 * time.Minute, 30}, {3*day + 16*time.Hour, 40 * time.Minute, 25}}},
-		{Coupon, 995_000_000, 110_000, []patch{{10*day + 11*time.Hour, 30 * time.Minute, 100}}},
+		{Coupon, 995_000_000, 110_000, []patch{{10*day + 11*time.Hour, 100 * time.Minute, 100}}},
 	}
 }
 
@@ -128,15 +128,20 @@ func History(cfg HistoryConfig) []*ingest.Batch {
 // failures, then the bad hours, so large that exactly SpentPPM is gone.
 func (p Past) rows(cfg HistoryConfig, from, until time.Time) []ingest.Row {
 	rnd := rand.New(rand.NewPCG(cfg.Seed, uint64(draw(cfg.Seed, "history", p.Service)*(1<<53))))
+	var ops []Operation
+	var rates []float64
+	for _, op := range Operations() {
+		if op.Service == p.Service {
+			ops = append(ops, op)
+			rates = append(rates, cfg.Rate*rateShare(op.Route))
+		}
+	}
 	var rows []ingest.Row
 	var valid, bad int64
 	for at := from; at.Before(until); {
 		length := p.step(at, until)
-		for _, op := range Operations() {
-			if op.Service != p.Service {
-				continue
-			}
-			n := cfg.Rate * rateShare(op.Route) * dailyCurve(at) * length.Seconds() * (0.94 + 0.12*rnd.Float64())
+		for i, op := range ops {
+			n := rates[i] * dailyCurve(at) * length.Seconds() * (0.94 + 0.12*rnd.Float64())
 			r := everyday(rnd, op, int64(n))
 			r.Key = ingest.Key{Service: p.Service, Env: cfg.Env, Route: op.Route, Upstream: p.Service, At: at}
 			rows = append(rows, r)
