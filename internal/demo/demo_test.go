@@ -49,7 +49,7 @@ func open(t *testing.T, cfg ShopConfig) (*Shop, *plain) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.seen[Key{service, Answer{Status: status}.Class()}]++
-		p.ids[service+" "+r.Header.Get("X-Request-Id")]++
+		p.ids[service+" "+r.Header.Get(idHeader)]++
 		p.calls[r.Header.Get("X-Caller")]++
 	}))
 	shop.SetGateway(p.URL)
@@ -128,7 +128,7 @@ func post(t *testing.T, base, path, body, id string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("X-Request-Id", id)
+	req.Header.Set(idHeader, id)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err.Error()

@@ -14,14 +14,16 @@ import (
 // Answer is one request that somebody in the demo got an answer to, or waited
 // for in vain.
 type Answer struct {
-	ID      string    `json:"id"` // the X-Request-Id that was sent
-	Caller  string    `json:"caller"`
-	Service string    `json:"service"`
-	Route   string    `json:"route"`
-	Status  int       `json:"status"` // 0: no head came
-	At      time.Time `json:"at"`     // when its last byte was there
-	TookUS  int64     `json:"took_us"`
-	Err     string    `json:"err,omitempty"` // why there is no whole answer
+	ID string `json:"id"` // the sender's own; with Service it names one request
+	// GatewayID is the id in the answer: the gateway's own, unless it believes ours.
+	GatewayID string    `json:"gateway_id,omitempty"`
+	Caller    string    `json:"caller"`
+	Service   string    `json:"service"`
+	Route     string    `json:"route"`
+	Status    int       `json:"status"` // 0: no head came
+	At        time.Time `json:"at"`     // when its last byte was there
+	TookUS    int64     `json:"took_us"`
+	Err       string    `json:"err,omitempty"` // why there is no whole answer
 }
 
 // Class is what an answer counts as. It is worked out here from the status alone

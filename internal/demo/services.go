@@ -102,7 +102,7 @@ func (s *Shop) createOrder(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, map[string]any{"error": "sku and user are needed"})
 		return
 	}
-	id := r.Header.Get("X-Request-Id")
+	id := r.Header.Get(idHeader)
 	out := map[string]any{"id": pick("order", id, 1_000_000), "sku": sku, "stock": "reserved"}
 	if !s.call(r, "inventory-reserve", "/inventory/reserve", map[string]any{"sku": sku}) {
 		out["stock"] = "to be confirmed"
@@ -127,7 +127,8 @@ func (s *Shop) createOrder(w http.ResponseWriter, r *http.Request) {
 // whether it was answered well. It goes on when the customer hangs up: half a
 // booking helps nobody.
 func (s *Shop) call(r *http.Request, route, path string, body map[string]any) bool {
-	req := request{route: route, method: http.MethodPost, path: path, caller: Order, id: r.Header.Get("X-Request-Id"), body: body}
+	req := request{route: route, method: http.MethodPost, path: path, caller: Order,
+		id: r.Header.Get(idHeader), trace: r.Header.Get("X-Request-Id"), body: body}
 	a := send(context.WithoutCancel(r.Context()), s.client, *s.gateway.Load(), req)
 	s.cfg.Ledger.Add(a)
 	return a.Class() == Good

@@ -184,7 +184,7 @@ func (s *Shop) serve(w http.ResponseWriter, r *http.Request, service, name strin
 	w.Header().Set("X-Served-By", name)
 	mode := s.Mode(service)
 	// A second try of one request draws anew, or a retry could never help.
-	try := []string{service, r.Method, r.URL.Path, r.Header.Get("X-Request-Id"), r.Header.Get("Retry-Count")}
+	try := []string{service, r.Method, r.URL.Path, r.Header.Get(idHeader), r.Header.Get("Retry-Count")}
 	d := draw(s.cfg.Seed, append(try, "took")...)
 	took := 2*time.Millisecond + time.Duration(d*d*d*18*float64(time.Millisecond)) // most are quick, few take 20 ms
 	if mode == Slow {

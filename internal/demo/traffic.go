@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -155,9 +156,16 @@ func weighted[T any](rnd *rand.Rand, from []T, weight func(T) int) T {
 
 // request is one request to the gateway.
 type request struct {
-	route, method, path, caller, id string
-	body                            map[string]any
+	route, method, path, caller string
+	id                          string
+	trace                       string // X-Request-Id; "": id
+	body                        map[string]any
 }
+
+// idHeader carries the sender's own id as far as the shop. A gateway makes a new
+// X-Request-Id where it does not believe the client's, and what fails by nature
+// must not depend on that.
+const idHeader = "X-Demo-Id"
 
 func newClient() *http.Client {
 	return &http.Client{
@@ -176,7 +184,7 @@ func newClient() *http.Client {
 func send(ctx context.Context, client *http.Client, base string, r request) Answer {
 	a := Answer{ID: r.id, Caller: r.caller, Service: strings.Split(r.path, "/")[1], Route: r.route}
 	start := time.Now()
-	err := r.send(ctx, client, base, &a.Status)
+	err := r.send(ctx, client, base, &a)
 	a.At = time.Now().UTC()
 	a.TookUS = a.At.Sub(start).Microseconds()
 	if err != nil {
@@ -185,7 +193,7 @@ func send(ctx context.Context, client *http.Client, base string, r request) Answ
 	return a
 }
 
-func (r request) send(ctx context.Context, client *http.Client, base string, status *int) error {
+func (r request) send(ctx context.Context, client *http.Client, base string, a *Answer) error {
 	var body io.Reader
 	if r.body != nil {
 		b, err := json.Marshal(r.body)
@@ -198,7 +206,8 @@ func (r request) send(ctx context.Context, client *http.Client, base string, sta
 	if err != nil {
 		return err
 	}
-	req.Header.Set("X-Request-Id", r.id)
+	req.Header.Set(idHeader, r.id)
+	req.Header.Set("X-Request-Id", cmp.Or(r.trace, r.id))
 	req.Header.Set("X-Caller", r.caller)
 	req.Header.Set("User-Agent", "breakwater-demo/"+r.caller)
 	if r.body != nil {
@@ -213,7 +222,7 @@ func (r request) send(ctx context.Context, client *http.Client, base string, sta
 	if err != nil {
 		return err
 	}
-	*status = resp.StatusCode
+	a.Status, a.GatewayID = resp.StatusCode, resp.Header.Get("X-Request-Id")
 	_, err = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close() // its end, or its error, is known
 	return err
