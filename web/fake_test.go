@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,12 +50,15 @@ func (h *house) Recent(_ context.Context, service string, n int) ([]retrylog.Exc
 }
 func (h *house) Runs(context.Context, int) ([]injector.Run, error) { return h.list, h.broken }
 func (h *house) Run(_ context.Context, id string) (injector.Run, error) {
+	if h.broken != nil {
+		return injector.Run{}, h.broken
+	}
 	for _, r := range h.list {
 		if r.ID == id {
-			return r, h.broken
+			return r, nil
 		}
 	}
-	return injector.Run{}, errors.Join(h.broken, injector.ErrNotFound)
+	return injector.Run{}, fmt.Errorf("run %s: %w", id, injector.ErrNotFound)
 }
 func (h *house) Events(context.Context, string) ([]injector.Event, error) { return h.events, h.broken }
 func (h *house) Schedules(context.Context) ([]injector.Schedule, error) {
@@ -283,5 +285,3 @@ func lost(now time.Time) *house {
 	h.list, h.schedules, h.events, h.recent = nil, nil, nil, nil
 	return h
 }
-
-var _ = strings.Contains

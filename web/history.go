@@ -52,10 +52,7 @@ func (s *Server) history(r *http.Request, v view, st slo.Status, runs []injector
 		}
 	}
 	c := ranges[chosen]
-	to := v.now.Truncate(time.Minute)
-	if c.step > time.Minute {
-		to = v.now.Truncate(c.step).Add(c.step)
-	}
+	to := v.now.Truncate(time.Minute).Add(time.Minute)
 	from := to.Add(-c.back)
 	points, err := s.cfg.Ledger.Points(r.Context(), o.ID, from, to, c.step)
 	// The running step may end in the future; that nothing is known of it yet is
@@ -210,10 +207,11 @@ func (v view) bars(a axis, step time.Duration, points []slo.Point, runs []inject
 	_, highBad, ticksBad := nice(0, float64(max(topBad, 4)))
 	width := 100 * float64(step) / float64(a.to.Sub(a.from))
 	for i, p := range points {
-		// A point stands at the end of its step.
-		x := a.x(p.At) - width
-		if x < -0.01 {
-			continue
+		// A point stands at the end of its step; the last step may be cut short.
+		x, width := a.x(p.At.Add(-step)), width
+		if i > 0 {
+			x = a.x(points[i-1].At)
+			width = a.x(p.At) - x
 		}
 		bar := func(class string, n int64, from, high float64) Rect {
 			h := 100 * float64(n) / high
@@ -222,7 +220,6 @@ func (v view) bars(a axis, step time.Duration, points []slo.Point, runs []inject
 		if p.NoData && p.Valid == 0 {
 			total.Gaps = append(total.Gaps, Stretch{pos(max(x, 0)), pos(width), ""})
 			failed.Gaps = append(failed.Gaps, Stretch{pos(max(x, 0)), pos(width), ""})
-			_ = i
 			continue
 		}
 		total.Bars = append(total.Bars, bar("f-quiet", p.Valid, 0, highValid))

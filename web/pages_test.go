@@ -1,0 +1,206 @@
+package web
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// get asks a handler for a page as a browser at localhost does.
+func get(t *testing.T, h http.Handler, path string) (int, http.Header, string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "http://localhost:8081"+path, nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, w.Result().Header, string(body)
+}
+
+var everyPage = map[string]string{
+	"overview": "/", "table": "/?view=table", "wall": "/?tv=1", "service": "/services/order", "frozen": "/services/coupon", "silent": "/services/invoice-export",
+	"gamedays": "/gamedays", "runs": "/runs", "run": "/runs/r-1287", "ended": "/runs/r-1251", "gate": "/gate", "menu": "/menu", "missing": "/services/nobody",
+}
+
+// hashes change with every edit of a style; the pages do not.
+var hashes = regexp.MustCompile(`\.[0-9a-f]{8}\.(css|js|svg)`)
+
+func TestPagesAreAsTheyWere(t *testing.T) {
+	worlds := map[string]func(time.Time) *house{"shop": shop, "empty": empty, "lost": lost}
+	for world, build := range worlds {
+		h := build(noon).server(t).Handler()
+		for name, path := range everyPage {
+			if world != "shop" && (name == "frozen" || name == "silent" || name == "table" || name == "wall" || name == "ended") {
+				continue
+			}
+			t.Run(world+"/"+name, func(t *testing.T) {
+				_, _, body := get(t, h, path)
+				golden(t, world+"-"+name, hashes.ReplaceAllString(body, ".HASH.$1"))
+			})
+		}
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == string(want) {
+		return
+	}
+	a, b := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || a[i] != b[i] {
+			t.Fatalf("%s differs from line %d (run with -update and read the diff):\n got %.400s\nwant %.400s", file, i+1, line(a, i), line(b, i))
+		}
+	}
+}
+
+func line(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "(end)"
+}
+
+// The content policy forbids the first of these, so each would be a silent hole in
+// a page; the last are figures that nobody made. Names of attributes are looked
+// for with their values taken out, since a value may say anything.
+var inline = []*regexp.Regexp{
+	regexp.MustCompile(`<[^>]+\sstyle\s*=`), regexp.MustCompile(`(?i)<style`), regexp.MustCompile(`(?i)<[^>]+\son[a-z]+\s*=`),
+	regexp.MustCompile(`<script[^>]*>[^<]`), regexp.MustCompile(`(?i)(src|href|action)="(javascript|https?|//)`),
+	regexp.MustCompile(`NaN|Infinity|%!|<no value>|ZgotmplZ`), regexp.MustCompile(`-9223372036854775808|0001-01-01`),
+}
+
+var quoted = regexp.MustCompile(`="[^"]{12,}"`)
+
+// bare is a page without what long attributes say; short ones and the beginning
+// of addresses stay.
+func bare(page string) string {
+	return quoted.ReplaceAllStringFunc(page, func(q string) string { return strings.NewReplacer(" ", "_", "<", "_", ">", "_").Replace(q[:14]) + `"` })
+}
+
+func TestNoPageHasAnythingInline(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("only %d golden pages, %v", len(files), err)
+	}
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range inline {
+			if found := bad.FindString(bare(string(body))); found != "" {
+				t.Errorf("%s: %s matches %q", file, bad, found)
+			}
+		}
+	}
+}
+
+func TestStoredMarkupIsEscaped(t *testing.T) {
+	h := hostile(noon).server(t).Handler()
+	for _, path := range []string{"/", "/?view=table", "/gamedays", "/runs", "/runs/r-1287", "/gate", "/services/points",
+		"/services/%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg%20src=x%20onerror=alert(2)%3E", "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "/%3Cscript%3Ealert(1)%3C/script%3E"} {
+		_, _, body := get(t, h, path)
+		if strings.Contains(body, "<script>alert") || strings.Contains(body, "<img src=x") {
+			t.Errorf("%s: stored markup came through", path)
+		}
+		for _, bad := range inline {
+			if found := bad.FindString(bare(body)); found != "" {
+				t.Errorf("%s: %s matches %q", path, bad, found)
+			}
+		}
+	}
+}
+
+func TestWhatPagesSay(t *testing.T) {
+	thin := "\u202f"
+	handlers := map[string]http.Handler{
+		"shop": shop(noon).server(t).Handler(), "empty": empty(noon).server(t).Handler(), "lost": lost(noon).server(t).Handler(), "many": many(noon, 200).server(t).Handler(),
+	}
+	tests := []struct {
+		name, path string
+		house      string
+		status     int
+		want       []string
+		not        []string
+	}{
+		{"the overview counts states and shows the worst first", "/", "shop", 200, []string{"9 services, worst first", "Data until 14:27:11", "−5.6" + thin + "%", "inject 7:12"}, []string{"Database away"}},
+		{"no data is hatched, not zero", "/services/invoice-export", "shop", 200, []string{"f-hatch", "no data", "Nothing is assumed"}, []string{`huge">0`}},
+		{"a freeze says when it thaws", "/services/coupon", "shop", 200, []string{"Frozen since", "Thaws Fri 27 Nov 21:39 at best", "deny", "32" + thin + "947 failures"}, nil},
+		{"the service page explains with integers", "/services/order", "shop", 200, []string{"107" + thin + "966" + thin + "300", "Show as table", "order-availability"}, nil},
+		{"a game day is in zone, in UTC and relative", "/gamedays", "shop", 200, []string{"every Tuesday at 14:15", "Europe/Berlin", "Tue 1 Dec 14:15", "13:15Z", "in 6" + thin + "d 22" + thin + "h", "skipped: points is frozen"}, nil},
+		{"a run can be aborted while it runs", "/runs/r-1287", "shop", 200, []string{`action="/runs/r-1287/abort"`, "7:12 of 10:00", "127", "not yet"}, nil},
+		{"a run that ended cannot", "/runs/r-1251", "shop", 200, []string{"inconclusive", "engine lost", "lease ended"}, []string{"Abort run"}},
+		{"the gate names the reason", "/gate", "shop", 200, []string{"budget_exhausted", "coupon is frozen", "3" + thin + "d 7" + thin + "h"}, nil},
+		{"an empty house says the next step", "/", "empty", 200, []string{"No objective yet", "Stop all", "(0)"}, []string{"worst first. Data until"}},
+		{"with the database away figures say until when they reach", "/", "lost", 200, []string{"Database away", "Figures reach until 14:27:11", "(?)", "−5.6"}, nil},
+		{"with the database away a service still shows its budget", "/services/order", "lost", 200, []string{"20" + thin + "300 of 54" + thin + "000", "cannot be read now"}, nil},
+		{"with the database away a run says that faults end by themselves", "/runs/r-1", "lost", 503, []string{"by themselves within 15 s"}, nil},
+		{"a service nobody knows is 404", "/services/nobody", "shop", 404, []string{"No service nobody"}, nil},
+		{"a run nobody knows is 404", "/runs/r-0", "shop", 404, []string{"No run r-0"}, nil},
+		{"a state filters", "/?state=warn", "shop", 200, []string{"2 services of 9"}, []string{`title="coupon"`}},
+		{"a name filters", "/?q=SETTLE", "shop", 200, []string{"1 service of 9", "settlement-reconciliation"}, []string{`title="coupon"`}},
+		{"two hundred services are all there", "/", "many", 200, []string{"200 services", "service-000", "service-199", "25 services are frozen"}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			status, _, body := get(t, handlers[tt.house], tt.path)
+			if status != tt.status {
+				t.Errorf("status %d, want %d", status, tt.status)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(body, w) {
+					t.Errorf("%q is not on the page", w)
+				}
+			}
+			for _, n := range tt.not {
+				if strings.Contains(body, n) {
+					t.Errorf("%q is on the page", n)
+				}
+			}
+		})
+	}
+}
+
+func TestAFragmentHoldsOnlyWhatChanges(t *testing.T) {
+	h := shop(noon).server(t).Handler()
+	_, _, whole := get(t, h, "/")
+	_, _, part := get(t, h, "/?fragment=1")
+	if !strings.HasPrefix(part, "<bw-live") || strings.Contains(part, "<symbol") || strings.Contains(part, "fragment=1") {
+		t.Errorf("the fragment is more than the live part: %.80s", part)
+	}
+	if !strings.Contains(whole, part[:60]) {
+		t.Error("page and fragment disagree")
+	}
+}
+
+func BenchmarkOverviewOf200(b *testing.B) {
+	h := many(noon, 200).server(b).Handler()
+	r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}
