@@ -149,14 +149,13 @@ func (s *Spool) takeOver(dir, id string) (*boot, []retrylog.Notice, error) {
 	}
 	if !cur.Recovered {
 		b.cur.Recovered, b.cur.Clean = true, c.closed.Load() == 1
-		b.cur.EndUntil, b.cur.EndLost = latest, c.dropped.Load()
+		// Begun and not recorded: what was in flight at the end.
+		inFlight := max(0, c.begun.Load()-c.ended.Load())
+		b.cur.EndUntil, b.cur.EndLost = latest, c.dropped.Load()+inFlight
 		if b.cur.EndUntil.Before(cur.Until) {
 			b.cur.EndUntil = cur.Until
 		}
 		if !b.cur.Clean {
-			// Begun and not recorded: what was in flight at the kill.
-			inFlight := max(0, c.begun.Load()-c.ended.Load())
-			b.cur.EndLost += inFlight
 			notices = append(notices, retrylog.Notice{Kind: "unclean_stop", Count: inFlight, Detail: id})
 		}
 		if err := state.write(b.cur, s.cfg.sync); err != nil {

@@ -63,15 +63,15 @@ func (c *clock) now() time.Time {
 
 // follow lets the clock follow wall time: forward at once, backward at half
 // speed. The keeper calls it before it takes a watermark.
-func (c *clock) follow() { c.step(time.Now()) }
+func (c *clock) follow() {
+	t := time.Now()
+	since := t.Sub(c.base) // monotonic
+	c.step(since, t.Round(0).Sub(c.base.Round(0))-since)
+}
 
-func (c *clock) step(t time.Time) {
-	since := t.Sub(c.base)                         // monotonic
-	off := t.Round(0).Sub(c.base.Round(0)) - since // how far wall time was set since
+// step takes over ahead, by how much wall time was set since the start.
+func (c *clock) step(since, ahead time.Duration) {
 	have := time.Duration(c.offset.Load())
-	if least := have - (since-c.last)/2; off < least {
-		off = least
-	}
+	c.offset.Store(int64(max(ahead, have-(since-c.last)/2)))
 	c.last = since
-	c.offset.Store(int64(off))
 }

@@ -35,8 +35,11 @@ type control struct {
 	posts   int
 }
 
-func newControl(t *testing.T) *control {
+func newControl(t *testing.T, answer ...func(retrylog.Batch, []byte) (status int, count, cut bool)) *control {
 	c := &control{bodies: map[string][]byte{}}
+	if len(answer) > 0 {
+		c.answer = answer[0]
+	}
 	c.Server = httptest.NewServer(http.HandlerFunc(c.serve))
 	t.Cleanup(c.Close)
 	return c
@@ -255,9 +258,8 @@ func TestEveryRecordArrivesOnceOverRotations(t *testing.T) {
 }
 
 func TestLostAnswersAreSentAgainAsTheSameBytes(t *testing.T) {
-	c := newControl(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	c.answer = func(retrylog.Batch, []byte) (int, bool, bool) {
+	c := newControl(t, func(retrylog.Batch, []byte) (int, bool, bool) {
 		switch r.IntN(4) {
 		case 0:
 			return 200, true, true // counted, and the answer lost
@@ -267,7 +269,7 @@ func TestLostAnswersAreSentAgainAsTheSameBytes(t *testing.T) {
 			return 401, false, false
 		}
 		return 200, true, false
-	}
+	})
 	dir := t.TempDir()
 	for range 3 { // boots, each closed
 		s := open(t, config(t, dir, c))
