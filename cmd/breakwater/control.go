@@ -26,6 +26,7 @@ import (
 	"breakwater/slo"
 	"breakwater/slo/gate"
 	"breakwater/slo/ingest"
+	"breakwater/slo/report"
 	"breakwater/web"
 )
 
@@ -131,6 +132,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 	}
 	c.guard = auth.New(auth.Config{Tokens: c.store, Audit: c.store, Hosts: c.opt.hosts, OpenLoopback: c.opt.openLoopback, Log: c.log})
 	c.slo = slo.NewEvaluator(c.store, slo.Config{Log: c.log})
+	c.metrics.MustRegister(report.NewMetrics(c.slo))
 	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Log: c.log})
 	c.ingest = ingest.New(ingest.Config{Store: c.store, Log: c.log, Metrics: c.metrics})
 	c.engine = injector.New(injector.Config{

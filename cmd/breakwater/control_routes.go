@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"breakwater/internal/auth"
+	"breakwater/slo/report"
 )
 
 // routes is who may ask control for what; the whole table stands here.
@@ -25,6 +26,7 @@ func (c *control) routes() chi.Router {
 	gateway := c.guard.Require(auth.Gateway)            //
 	stops := c.guard.Require(auth.Viewer)               // stopping a fault needs no more than a login
 	api := c.engine.API()
+	budgets := report.Handler(c.slo, c.store)
 
 	r.With(asks).Method(http.MethodGet, "/metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	r.Route("/api/v1", func(r chi.Router) {
@@ -39,6 +41,9 @@ func (c *control) routes() chi.Router {
 		r.With(stops).Post("/halt", api.Halt)
 		r.With(changes).Delete("/halt", api.Resume)
 		r.With(reads).Get("/gamedays", api.GameDays)
+		for _, pattern := range []string{"/services", "/slos", "/slos/{id}", "/slos/{id}/budget"} {
+			r.With(asks).Method(http.MethodGet, pattern, budgets)
+		}
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})
 	// Pages: reading and stopping, both for whoever is logged in.

@@ -122,8 +122,8 @@ func runDemo(ctx context.Context, io streams, set settings, opt demoOptions) err
 		background.Wait()
 	}()
 	houseDone := make(chan struct{})
-	background.Go(func() { report(log, "shop", shop.Run(shopCtx)) })
-	background.Go(func() { defer close(houseDone); report(log, "house", h.Run(houseCtx)) })
+	background.Go(func() { complain(log, "shop", shop.Run(shopCtx)) })
+	background.Go(func() { defer close(houseDone); complain(log, "house", h.Run(houseCtx)) })
 	background.Go(func() { <-houseDone; stopShop() })
 
 	readyCtx, cancel := context.WithTimeout(ctx, 60*time.Second)
@@ -144,18 +144,18 @@ func runDemo(ctx context.Context, io streams, set settings, opt demoOptions) err
 		Seed: opt.seed, Gateway: h.url("data"), Rate: opt.rate, Ledger: answers,
 		Prefix: fmt.Sprintf("demo-%x", started.UnixMilli()),
 	})
-	busy.Go(func() { report(log, "traffic", traffic.Run(ctx)) })
+	busy.Go(func() { complain(log, "traffic", traffic.Run(ctx)) })
 	if opt.outage >= 0 {
 		script := demo.Script()
 		script.After = opt.outage
-		busy.Go(func() { report(log, "outage", script.Run(ctx, shop, log)) })
+		busy.Go(func() { complain(log, "outage", script.Run(ctx, shop, log)) })
 	}
 	<-ctx.Done()
 	busy.Wait()
 	return nil
 }
 
-func report(log *slog.Logger, part string, err error) {
+func complain(log *slog.Logger, part string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		log.Error("part of the demo ended", "part", part, "err", err)
 	}

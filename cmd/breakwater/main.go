@@ -85,7 +85,7 @@ func newRoot(io streams) *cobra.Command {
 	root.SetErr(io.err)
 	root.AddCommand(
 		newServe(io), newGateway(io), newControl(io), newDemo(io),
-		newGate(io),
+		newValidate(io), newExplain(io), newGate(io), newSLO(io),
 		newExperiment(io), newGameday(io), newHalt(io),
 		newToken(io), newAudit(io), newMigrate(io), newVersion(io),
 	)

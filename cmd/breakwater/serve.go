@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"breakwater/internal/lockfile"
 	"breakwater/internal/pglocal"
 )
 
@@ -62,8 +63,9 @@ func fail(err error) error {
 type house struct {
 	set       settings
 	log       *slog.Logger
-	lock      *stateLock
+	lock      *lockfile.Lock
 	pg        *pglocal.Cluster // nil: a DSN was given
+	pgConfig  pglocal.Config
 	dsn       string
 	listeners map[string]net.Listener
 	control   *child
@@ -109,7 +111,8 @@ func openHouse(ctx context.Context, set settings, opt houseOptions) (_ *house, e
 		h.listeners[name] = l
 	}
 	if h.dsn == "auto" {
-		h.pg, err = pglocal.Start(ctx, pglocal.Config{Dir: filepath.Join(dir, "pg"), Settings: opt.dbSettings, Log: opt.log})
+		h.pgConfig = pglocal.Config{Dir: filepath.Join(dir, "pg"), Settings: opt.dbSettings, Log: opt.log}
+		h.pg, err = pglocal.Start(ctx, h.pgConfig)
 		if err != nil {
 			return nil, err
 		}
@@ -168,6 +171,7 @@ func (h *house) Run(ctx context.Context) error {
 	defer stopControl()
 	var g errgroup.Group
 	gone := make(chan struct{})
+	g.Go(func() error { return h.keepDatabase(controlCtx) })
 	g.Go(func() error { return h.control.Run(controlCtx) })
 	g.Go(func() error { defer close(gone); return h.gateway.Run(gatewayCtx) })
 	<-ctx.Done()
@@ -175,6 +179,36 @@ func (h *house) Run(ctx context.Context) error {
 	<-gone
 	stopControl()
 	return g.Wait()
+}
+
+// keepDatabase starts the private database again when it ends by itself. Until
+// then the gateway serves on and keeps its records.
+func (h *house) keepDatabase(ctx context.Context) error {
+	if h.pg == nil {
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.pg.Done():
+		}
+		h.log.Error("the private database ended, starting it again")
+		pg, err := pglocal.Start(ctx, h.pgConfig)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			h.log.Error("the private database does not start", "err", err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(5 * time.Second):
+			}
+			continue
+		}
+		h.pg = pg
+	}
 }
 
 // Close gives back what openHouse took, the database last.
@@ -192,9 +226,7 @@ func (h *house) Close() {
 			h.log.Error("stop the database", "err", err)
 		}
 	}
-	if h.lock != nil {
-		h.lock.release()
-	}
+	h.lock.Release()
 }
 
 // ready waits until both roles answer on /readyz.

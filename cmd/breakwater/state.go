@@ -8,39 +8,22 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/lockfile"
 )
 
-// stateLock keeps two processes of one role out of one state directory.
-type stateLock struct{ file *os.File }
-
-func lockState(dir, role string) (*stateLock, error) {
+// lockState keeps two processes of one role out of one state directory.
+func lockState(dir, role string) (*lockfile.Lock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
-	path := filepath.Join(dir, role+".lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the state directory: %w", err)
+	lock, err := lockfile.Take(filepath.Join(dir, role+".lock"))
+	if errors.Is(err, lockfile.ErrHeld) {
+		return nil, exit(exitNo, fmt.Errorf("another breakwater %s uses %s: stop it, or give --state-dir", role, dir))
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, exit(exitNo, fmt.Errorf("another breakwater %s uses %s: stop it, or give --state-dir", role, dir))
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return &stateLock{file}, nil
-}
-
-// release removes the file while the lock still holds: whoever opened it in
-// between sees the lock refused or makes a new file.
-func (l *stateLock) release() {
-	_ = os.Remove(l.file.Name())
-	_ = l.file.Close()
+	return lock, err
 }
 
 // tokenTransport signs requests with the gateway's token. Control may make the

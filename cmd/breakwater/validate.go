@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	stdio "io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"breakwater/gateway/config"
+	"breakwater/gateway/explain"
+	"breakwater/injector/scenario"
+	"breakwater/internal/conf"
+	"breakwater/slo/openslo"
+)
+
+func newValidate(io streams) *cobra.Command {
+	var output string
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "check documents: every mistake at file:line:col, all at once",
+		Long: "Reads documents as gateway and control would: routes, upstreams, retry policies, SLOs,\n" +
+			"scenarios, game days. Exit code 0: good, 1: mistakes, 3: warnings under --strict.",
+		Example: "  breakwater validate deploy/config\n  breakwater validate -o github gw.yaml",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "text", "json", "github"); err != nil {
+				return err
+			}
+			var files []conf.File
+			for _, path := range args {
+				loaded, err := conf.Load(path)
+				if err != nil {
+					return exit(exitNo, err)
+				}
+				files = append(files, loaded...)
+			}
+			found := check(files)
+			if err := found.Write(io.out, output); err != nil {
+				return exit(exitInternal, err)
+			}
+			return codeOnly(found.Code(strict))
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or github (annotations of a pull request)")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit 3 where there are warnings")
+	return cmd
+}
+
+// check reads files for every room that reads documents.
+func check(files []conf.File) explain.Report {
+	report := explain.Validate(files)
+	var log conf.Log
+	for _, f := range files {
+		openslo.Parse(f, &log)
+	}
+	_, warnings, err := scenario.Parse(files...)
+	found := slices.Concat(log.All(), warnings)
+	if mistakes, ok := errors.AsType[conf.Mistakes](err); ok {
+		found = append(found, mistakes...)
+	}
+	for _, m := range found {
+		// What cannot be read as YAML is found by every reader.
+		if slices.ContainsFunc(report.Findings, func(k *conf.Mistake) bool { return k.Error() == m.Error() }) {
+			continue
+		}
+		report.Findings = append(report.Findings, m)
+		if m.IsWarning {
+			report.Warnings++
+		} else {
+			report.Errors++
+		}
+	}
+	slices.SortStableFunc(report.Findings, func(a, b *conf.Mistake) int {
+		if c := strings.Compare(a.File, b.File); c != 0 {
+			return c
+		}
+		return a.Line - b.Line
+	})
+	report.OK = report.Errors == 0
+	return report
+}
+
+func newExplain(io streams) *cobra.Command {
+	var set settings
+	var sample string
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "say what would happen to one exchange: retried or not, when, and why",
+		Long: "Reads a sample exchange as JSON, from a file or - for standard input, and asks the\n" +
+			"engine that serves traffic. Fields: method, path, host, headers, body_bytes; status,\n" +
+			"response_headers, or failure (" + strings.Join(explain.Kinds(), ", ") + "); latency_ms.",
+		Example: "  echo '{\"path\": \"/points/balance/u-1\", \"status\": 502}' | breakwater explain --config gw.yaml --sample -",
+		Args:    cobra.NoArgs,
+		RunE: func(_ *cobra.Command, _ []string) error {
+			files, err := conf.Load(set.config)
+			if err != nil {
+				return exit(exitUsage, fmt.Errorf("--config: %w", err))
+			}
+			var log conf.Log
+			cfg := config.Parse(files, &log)
+			if !config.Loadable(&log) {
+				return exit(exitNo, log.Err())
+			}
+			text, err := readSample(sample)
+			if err != nil {
+				return exit(exitUsage, fmt.Errorf("--sample: %w", err))
+			}
+			var s explain.Sample
+			d := json.NewDecoder(strings.NewReader(string(text)))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&s); err != nil {
+				return exit(exitUsage, fmt.Errorf("--sample: %w", err))
+			}
+			answer, err := explain.Explain(cfg, s)
+			if err != nil {
+				return exit(exitUsage, err)
+			}
+			return fail(printJSON(io.out, answer))
+		},
+	}
+	set.configFlag(cmd.Flags())
+	cmd.Flags().StringVar(&sample, "sample", "-", "file with the sample exchange as JSON, or - for standard input")
+	return cmd
+}
+
+const maxSample = 1 << 20
+
+func readSample(path string) ([]byte, error) {
+	if path == "-" {
+		return stdio.ReadAll(stdio.LimitReader(os.Stdin, maxSample))
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return stdio.ReadAll(stdio.LimitReader(file, maxSample))
+}
