@@ -25,22 +25,22 @@ import (
 var edges = map[string]string{
 	"cmd/breakwater": "...",
 	// Values that everybody may hold.
-	"internal/retrylog internal/histogram internal/conf internal/auth internal/pglocal": "",
-	"migrations scenarios deploy/... injector/cron":                                     "",
+	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile": "",
+	"migrations scenarios deploy/... injector/cron":                                      "",
 
 	// The data plane knows no control code, and its policies not one another.
-	"gateway": "gateway/... internal/retrylog internal/histogram internal/conf",
-	"gateway/exchange gateway/spool gateway/mesh": "internal/retrylog",
-	"gateway/front gateway/wire":                  "gateway/exchange internal/retrylog",
-	"gateway/policy/...":                          "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
-	"gateway/route":                               "gateway/exchange",
-	"gateway/config":                              "gateway/exchange gateway/route gateway/policy/... internal/conf",
-	"gateway/source":                              "internal/conf",
-	"gateway/plan":                                "gateway/policy/fault",
-	"gateway/lease":                               "gateway/plan gateway/policy/fault internal/retrylog",
-	"gateway/quota gateway/internal/window":       "",
-	"gateway/explain":                             "gateway/exchange gateway/config gateway/route gateway/policy/... internal/retrylog internal/conf",
-	"gateway/contract":                            "internal/conf internal/retrylog",
+	"gateway":                               "gateway/... internal/retrylog internal/histogram internal/conf",
+	"gateway/exchange gateway/mesh":         "internal/retrylog",
+	"gateway/spool":                         "internal/retrylog internal/lockfile",
+	"gateway/front gateway/wire":            "gateway/exchange internal/retrylog",
+	"gateway/policy/...":                    "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
+	"gateway/route":                         "gateway/exchange",
+	"gateway/config":                        "gateway/exchange gateway/route gateway/policy/... internal/conf",
+	"gateway/plan":                          "gateway/policy/fault",
+	"gateway/lease":                         "gateway/plan gateway/policy/fault internal/retrylog",
+	"gateway/quota gateway/internal/window": "",
+	"gateway/explain":                       "gateway/exchange gateway/config gateway/route gateway/policy/... internal/retrylog internal/conf",
+	"gateway/source gateway/contract":       "internal/conf internal/retrylog",
 
 	// Of the gateway, control may know what it tells it, and plain values.
 	"slo":               "internal/retrylog internal/histogram internal/conf",
@@ -51,10 +51,10 @@ var edges = map[string]string{
 		internal/auth internal/retrylog internal/histogram internal/conf`,
 
 	// The store imports the domains; no domain imports the store.
-	"internal/store":       "slo/... injector/... gateway/plan gateway/policy/fault internal/auth internal/retrylog internal/histogram internal/conf",
-	"internal/pgtest":      "internal/pglocal migrations",
-	"internal/demo":        "slo slo/ingest internal/retrylog internal/histogram",
-	"internal/conformance": "gateway/... internal/retrylog internal/conf",
+	"internal/store":                   "slo/... injector/... gateway/plan gateway/policy/fault internal/auth internal/retrylog internal/histogram internal/conf",
+	"internal/pglocal internal/pgtest": "internal/pglocal internal/lockfile migrations",
+	"internal/demo":                    "slo slo/ingest internal/retrylog internal/histogram",
+	"internal/conformance":             "gateway/... internal/retrylog internal/conf",
 }
 
 // homes says where a library may be imported, so that what does not use it does

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +39,6 @@ type Config struct {
 	Faults *fault.Table
 	// Switch is the kill switch behind POST /faults/halt; nil: Faults itself.
 	Switch Switch
-	// Trusted are the peers whose forwarded and control fields are believed.
-	Trusted []netip.Prefix
 	// Limits of requests; zero fields take the standard ones.
 	Limits front.Limits
 	// Dial opens connections to upstreams; nil: an ordinary net.Dialer.
@@ -101,7 +100,7 @@ func New(cfg Config) *Gateway {
 	g.front = front.New(front.Config{
 		Service: exchange.Func(g.serve),
 		Refuse:  g.refuse,
-		Trusted: cfg.Trusted,
+		Trusted: g.trusts,
 		Limits:  cfg.Limits,
 		Log:     cfg.Log,
 	})
@@ -228,6 +227,12 @@ func (g *Gateway) serve(x *exchange.Exchange) error {
 		return err
 	}
 	return s.routes[i].service.Serve(x)
+}
+
+// trusts reports whether peer's forwarded and control fields are believed.
+func (g *Gateway) trusts(peer netip.Addr) bool {
+	s := g.now.Load()
+	return s != nil && slices.ContainsFunc(s.cfg.Gateway.TrustedPeers, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
 // refuse answers and records a request that came to no route.

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"breakwater/gateway/policy/fault"
@@ -35,7 +36,10 @@ type Gateway struct {
 	Control string `json:"control,omitempty"`
 	// CallerHeader names the header that says who calls.
 	CallerHeader string `json:"caller_header"`
-	Spool        Spool  `json:"spool"`
+	// TrustedPeers are the addresses whose forwarded and control fields (request
+	// id, Retry-Count, deadline) are believed; everybody else's are stripped.
+	TrustedPeers []netip.Prefix `json:"trusted_peers,omitempty"`
+	Spool        Spool          `json:"spool"`
 	// Caps are what no experiment may pass.
 	Caps fault.Caps `json:"caps"`
 }

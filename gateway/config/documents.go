@@ -39,6 +39,7 @@ func (p *parser) gateway(m *conf.Map) {
 		g.Control = baseURL(control.Get("url"))
 		control.Done()
 		g.CallerHeader = headerName(m.Get("caller_header"), g.CallerHeader)
+		g.TrustedPeers = prefixes(m.Get("trusted_peers"))
 		spool := m.Get("spool").Map()
 		g.Spool.Dir = spool.Get("dir").Str("")
 		g.Spool.MaxBytes = spool.Get("max_size").Size(g.Spool.MaxBytes, 1<<20, 1<<40)
@@ -135,6 +136,27 @@ func headerName(n conf.Node, def string) string {
 		return def
 	}
 	return canonical(s)
+}
+
+// prefixes reads a list of networks; a plain address is a network of one.
+func prefixes(n conf.Node) []netip.Prefix {
+	var out []netip.Prefix
+	for _, item := range n.List() {
+		text := item.Str("")
+		prefix, err := netip.ParsePrefix(text)
+		if addr, aerr := netip.ParseAddr(text); aerr == nil {
+			prefix, err = addr.Prefix(addr.BitLen())
+		}
+		switch {
+		case err != nil:
+			item.Errorf("must be an address or a network such as 10.0.0.0/8, got %s", item.Got())
+		case prefix.Bits() == 0:
+			item.Errorf("must not be everybody, got %s", item.Got()).Hint("any client could then forge request ids, deadlines and retry counts")
+		default:
+			out = append(out, prefix.Masked())
+		}
+	}
+	return out
 }
 
 // listen reads [host]:port; port 0 takes any free one.

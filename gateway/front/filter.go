@@ -20,10 +20,7 @@ func refuse(status int, reason string) *exchange.Refusal {
 func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 	q := &x.Request
 	peer, addr := peerOf(r)
-	trusted := false
-	for _, p := range f.cfg.Trusted {
-		trusted = trusted || p.Contains(addr)
-	}
+	trusted := f.cfg.Trusted != nil && f.cfg.Trusted(addr)
 	q.Method, q.Peer, q.Proto = r.Method, peer, r.ProtoMajor*10+r.ProtoMinor
 	q.Scheme = "http"
 	if r.TLS != nil {

@@ -23,8 +23,9 @@ type Config struct {
 	Service exchange.Service
 	// Refuse answers, and records, what did not pass.
 	Refuse func(x *exchange.Exchange, why *exchange.Refusal) error
-	// Trusted are the peers whose forwarded and control fields are believed.
-	Trusted []netip.Prefix
+	// Trusted reports whether a peer's forwarded and control fields are believed;
+	// nil: nobody's are.
+	Trusted func(peer netip.Addr) bool
 	// Limits of a request; zero fields take the standard ones.
 	Limits Limits
 	Log    *slog.Logger // nil: slog.Default

@@ -107,7 +107,7 @@ func TestFilter(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := front.Config{Service: exchange.Func(echo)}
 			if tt.trusted {
-				cfg.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+				cfg.Trusted = netip.MustParsePrefix("127.0.0.0/8").Contains
 			}
 			raw := tt.head
 			if !strings.HasSuffix(raw, "\r\n\r\n") {
