@@ -50,6 +50,8 @@ type slow struct {
 	coverage int64
 	reported Tally // its Lost, MeasuredMins and ExpectedMins
 	hours    []Slot
+	forecast bool // emptyAt was made
+	emptyAt  time.Time
 	thawAt   time.Time
 	thawFor  State // the clocks thawAt was made from
 }
@@ -215,11 +217,15 @@ func (e *Evaluator) weigh(ctx context.Context, m Measured, windows []time.Durati
 		}
 	}
 	s.Spark = spark(m.Objective, known.hours, m.DataUntil)
-	if pace := PaceOf(known.hours, m.DataUntil.Add(-2*time.Hour).Truncate(time.Hour), m.DataUntil); next.Measured != Frozen {
-		if hour := burnOf(s.Burns, time.Hour); hour.Valid > 0 {
-			pace = Pace{Valid: hour.Valid, Bad: hour.Bad, Per: min(time.Hour, max(pace.Per, step))}
+	if !known.forecast {
+		known.forecast = true
+		if next.Measured != Frozen {
+			known.emptyAt = EmptyAt(m.Objective, known.hours, lastHour(s, known.hours), now)
 		}
-		s.EmptyAt = EmptyAt(m.Objective, known.hours, pace, now)
+		e.slow[keyOf(m)] = known
+	}
+	if next.Measured != Frozen {
+		s.EmptyAt = known.emptyAt
 	}
 	if next.Level == Frozen {
 		at, err := e.thaw(ctx, m, &known, next, now)
@@ -230,6 +236,13 @@ func (e *Evaluator) weigh(ctx context.Context, m Measured, windows []time.Durati
 		e.slow[keyOf(m)] = known
 	}
 	return s, Change{Objective: m.Objective.ID, Service: m.Objective.Service, Env: m.Env, From: m.State, To: next, Status: s}, nil
+}
+
+// lastHour is the pace of the last hour, of less where there was less.
+func lastHour(s Status, hours []Slot) Pace {
+	hour := s.Burn(time.Hour)
+	seen := PaceOf(hours, s.DataUntil.Add(-2*time.Hour), s.DataUntil).Per
+	return Pace{Valid: hour.Valid, Bad: hour.Bad, Per: min(time.Hour, max(seen, step))}
 }
 
 // thaw walks the minutes of the window, which are many: only anew when a whole

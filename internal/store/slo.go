@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"breakwater/internal/auth"
 	"breakwater/slo"
 )
 
@@ -162,7 +163,38 @@ func (s *Store) WriteBudgets(ctx context.Context, changes []slo.Change) error {
 			}); err != nil {
 				return fmt.Errorf("transition of %s: %w", c.Objective, err)
 			}
+			if err := auditFreeze(ctx, tx, c); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
+}
+
+// auditFreeze enters the beginning and the end of a freeze into the chain, in the
+// transaction that makes it so: a release was stopped, and somebody will ask.
+func auditFreeze(ctx context.Context, tx pgx.Tx, c slo.Change) error {
+	e := auth.Entry{At: c.To.At, Actor: "system", Object: c.Service + "/" + c.Objective + "/" + c.Env, Detail: c.To.Reason}
+	switch slo.Frozen {
+	case c.To.Level:
+		e.Action = "freeze.begin"
+	case c.From.Level:
+		e.Action = "freeze.end"
+	default:
+		return nil
+	}
+	if _, err := tx.Exec(ctx, auditLockSQL, pgx.StrictNamedArgs{"lock": int64(auditLock)}); err != nil {
+		return fmt.Errorf("audit %s of %s: %w", e.Action, e.Object, err)
+	}
+	var seq int64
+	var hash string
+	if err := tx.QueryRow(ctx, auditHeadSQL).Scan(&seq, &hash); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("audit %s of %s: %w", e.Action, e.Object, err)
+	}
+	r := auth.Next(seq, hash, e)
+	if _, err := tx.Exec(ctx, auditAddSQL, pgx.StrictNamedArgs{"seq": r.Seq, "at": r.At, "actor": r.Actor, "action": r.Action,
+		"object": r.Object, "detail": r.Detail, "prev": r.Prev, "hash": r.Hash}); err != nil {
+		return fmt.Errorf("audit %s of %s: %w", e.Action, e.Object, err)
+	}
+	return nil
 }

@@ -10,7 +10,13 @@ import (
 	"breakwater/slo"
 )
 
+// A month of minutes is read for a forecast: no arithmetic on each row.
 const minutesSQL = `
+select 0::bigint as n, at, sum(good + bad)::bigint as valid, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad
+from rollup_minute where service = @service and env = @env and at >= @from and at < @to
+group by at having sum(good + bad) > 0 order by at`
+
+const spansSQL = `
 select 0::bigint as n, date_bin(@step::interval, at, @from::timestamptz) as at,
     sum(good + bad)::bigint as valid, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad
 from rollup_minute where service = @service and env = @env and at >= @from and at < @to
@@ -37,11 +43,14 @@ type querier interface {
 }
 
 func series(ctx context.Context, q querier, service, env string, from, to time.Time, step time.Duration) ([]slo.Slot, error) {
-	sql := minutesSQL
-	if step%time.Hour == 0 && from.Truncate(time.Hour).Equal(from) && to.Truncate(time.Hour).Equal(to) {
+	sql, args := spansSQL, pgx.StrictNamedArgs{"service": service, "env": env, "from": from, "to": to, "step": step}
+	if step == time.Minute {
+		sql = minutesSQL
+		delete(args, "step")
+	} else if step%time.Hour == 0 && from.Truncate(time.Hour).Equal(from) && to.Truncate(time.Hour).Equal(to) {
 		sql = hourSpansSQL
 	}
-	rows, err := q.Query(ctx, sql, pgx.StrictNamedArgs{"service": service, "env": env, "from": from, "to": to, "step": step})
+	rows, err := q.Query(ctx, sql, args)
 	if err != nil {
 		return nil, fmt.Errorf("read the series of %s: %w", service, err)
 	}

@@ -44,35 +44,50 @@ func (a *asks) args() pgx.StrictNamedArgs {
 
 // partsSQL yields the rows that make up each asked span: whole clean hours, the
 // minutes of both edges, and the minutes of whole hours that are marked dirty. An
-// hour with neither row nor mark has no minutes.
+// hour with neither row nor mark has no minutes. Minutes are summed by hour inside
+// a lateral query, which keeps the planner from joining whole tables: each ask is
+// a few ranges of one index, whatever the statistics say.
 const partsSQL = `
 with ask as (
     select * from unnest(@service::text[], @env::text[], @since::timestamptz[], @first::timestamptz[], @last::timestamptz[], @until::timestamptz[])
         with ordinality as a (service, env, since, first, last, until, n)
-), dirty as (
+), dirty as materialized (
     select distinct service, env, at from slo_dirty
-), part as (
-    select a.n, h.at, h.good, h.bad, h.neutral, h.throttled, h.aborted, h.chaos_bad, h.first_try_bad, h.exchanges, h.attempts, h.retried, h.recovered, h.over_limit
-    from ask a join slo_hour h on h.service = a.service and h.env = a.env and h.at >= a.first and h.at < a.last
-    where not exists (select from dirty d where d.service = h.service and d.env = h.env and d.at = h.at)
+), span as (
+    select n, service, env, since as lo, first as hi from ask where since < first
     union all
-    select a.n, m.at, m.good, m.bad, m.neutral, m.throttled, m.aborted, m.chaos_bad, m.first_try_bad, m.exchanges, m.attempts, m.retried, m.recovered, m.over_limit
-    from ask a join rollup_minute m on m.service = a.service and m.env = a.env and m.at >= a.since and m.at < a.first
+    select n, service, env, last, until from ask where last < until
     union all
-    select a.n, m.at, m.good, m.bad, m.neutral, m.throttled, m.aborted, m.chaos_bad, m.first_try_bad, m.exchanges, m.attempts, m.retried, m.recovered, m.over_limit
-    from ask a join rollup_minute m on m.service = a.service and m.env = a.env and m.at >= a.last and m.at < a.until
-    union all
-    select a.n, m.at, m.good, m.bad, m.neutral, m.throttled, m.aborted, m.chaos_bad, m.first_try_bad, m.exchanges, m.attempts, m.retried, m.recovered, m.over_limit
+    select a.n, a.service, a.env, d.at, d.at + interval '1 hour'
     from ask a join dirty d on d.service = a.service and d.env = a.env and d.at >= a.first and d.at < a.last
-    join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'
+), part as (
+    select a.n, x.at, x.good, x.bad, x.neutral, x.throttled, x.aborted, x.chaos_bad, x.first_try_bad, x.exchanges, x.attempts, x.retried, x.recovered, x.over_limit
+    from ask a cross join lateral (
+        select h.at, h.good, h.bad, h.neutral, h.throttled, h.aborted, h.chaos_bad, h.first_try_bad, h.exchanges, h.attempts, h.retried, h.recovered, h.over_limit
+        from slo_hour h
+        where h.service = a.service and h.env = a.env and h.at >= a.first and h.at < a.last
+          and not exists (select from dirty d where d.service = h.service and d.env = h.env and d.at = h.at)
+        offset 0
+    ) x
+    union all
+    select s.n, x.at, x.good, x.bad, x.neutral, x.throttled, x.aborted, x.chaos_bad, x.first_try_bad, x.exchanges, x.attempts, x.retried, x.recovered, x.over_limit
+    from span s cross join lateral (
+        select date_trunc('hour', m.at, 'UTC') as at,
+        sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
+        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
+        sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
+        sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
+        from rollup_minute m where m.service = s.service and m.env = s.env and m.at >= s.lo and m.at < s.hi
+        group by 1
+    ) x
 )`
 
 const tallySQL = partsSQL + `
 select n,
-    sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
-    sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
-    sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
-    sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
+        sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
+        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
+        sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
+        sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
 from part group by n`
 
 type tallyRow struct {
@@ -118,7 +133,7 @@ func tallies(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
 }
 
 const hoursSQL = partsSQL + `
-select n, date_trunc('hour', at, 'UTC') as at,
+select n, at,
     sum(good + bad)::bigint as valid, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad
 from part group by 1, 2 having sum(good + bad) > 0 order by 1, 2`
 
@@ -165,10 +180,16 @@ with dirty as (
     insert into slo_scope (service, env) select distinct service, env from dirty on conflict do nothing
 )
 insert into slo_hour (service, env, at, good, bad, neutral, throttled, aborted, chaos_bad, first_try_bad, exchanges, attempts, retried, recovered, over_limit)
-select d.service, d.env, d.at, sum(m.good), sum(m.bad), sum(m.neutral), sum(m.throttled), sum(m.aborted), sum(m.chaos_bad),
-    sum(m.first_try_bad), sum(m.exchanges), sum(m.attempts), sum(m.retried), sum(m.recovered), sum(m.over_limit)
-from dirty d join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'
-group by d.service, d.env, d.at
+select d.service, d.env, d.at, x.good, x.bad, x.neutral, x.throttled, x.aborted, x.chaos_bad, x.first_try_bad, x.exchanges, x.attempts, x.retried, x.recovered, x.over_limit
+from dirty d cross join lateral (
+    select count(*) as minutes,
+        sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
+        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
+        sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
+        sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
+    from rollup_minute m where m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'
+) x
+where x.minutes > 0
 on conflict (service, env, at) do update set
     good = excluded.good, bad = excluded.bad, neutral = excluded.neutral, throttled = excluded.throttled, aborted = excluded.aborted,
     chaos_bad = excluded.chaos_bad, first_try_bad = excluded.first_try_bad, exchanges = excluded.exchanges, attempts = excluded.attempts,

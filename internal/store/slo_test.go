@@ -288,6 +288,10 @@ func TestEvaluationThroughTheDatabase(t *testing.T) {
 	if err != nil || len(moved) != 1 || moved[0].From != slo.Unknown || moved[0].To != slo.Frozen || moved[0].Bad != 1000 {
 		t.Fatalf("transitions %+v, %v, want one into the freeze", moved, err)
 	}
+	audited, err := s.AuditRows(t.Context(), 0, 10)
+	if err != nil || len(audited) != 1 || audited[0].Action != "freeze.begin" || audited[0].Object != "order/order-availability/prod" {
+		t.Errorf("audited %+v, %v, want the freeze once", audited, err)
+	}
 	got, want := one.Statuses()[0], two.Statuses()[0]
 	if got.Level != slo.Frozen || got.Budget != want.Budget || !got.ThawAt.After(sloNoon.Add(4*time.Hour)) || !got.ThawAt.Before(sloNoon.Add(4*time.Hour+time.Minute)) {
 		t.Errorf("%s until %v", got.Level, got.ThawAt)
