@@ -163,6 +163,8 @@ type GatewayLedger interface {
 	Tallies(ctx context.Context, service, run string, since, until time.Time) ([]Point, error)
 	// Latencies merges the latency bins of the whole minutes within [since, until).
 	Latencies(ctx context.Context, service string, since, until time.Time) ([]int64, error)
+	// Tries counts client requests and the tries they took, in the same minutes.
+	Tries(ctx context.Context, service string, since, until time.Time) (exchanges, attempts int64, err error)
 	PruneTallies(ctx context.Context, now time.Time) error
 	// Listen calls wake on every change until ctx ends: a hint, never relied on.
 	Listen(ctx context.Context, wake func()) error

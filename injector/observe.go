@@ -109,7 +109,26 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion) (S
 		return Seen{}, err
 	}
 	n := sum(all, since, until)
-	return Seen{Good: n.Good, Bad: n.Bad, Attempts: n.Attempts}, nil
+	seen := Seen{Good: n.Good, Bad: n.Bad, Attempts: n.Attempts}
+	if n.Attempts > 0 || a.Measure != scenario.Amplification && a.Measure != scenario.Retries {
+		return seen, nil
+	}
+	return d.tries(ctx, phase, a, from, to, seen)
+}
+
+// tries finds what gateways did not count for a service as a whole: the fault
+// layer counts the tries of its target, which are all of the service's where the
+// target is not narrowed; else the whole minutes tell.
+func (d *drive) tries(ctx context.Context, phase string, a scenario.Assertion, from, to time.Time, seen Seen) (Seen, error) {
+	t := d.sc.Target
+	if phase == "during" && a.Service == t.Service && len(t.Routes) == 0 && len(t.Callers) == 0 {
+		since, until := from.Add(settle), to.Add(settle)
+		own, err := d.cfg.Ledger.Tallies(ctx, a.Service, d.run.ID, since, until)
+		seen.Attempts = sum(own, since, until).Attempts
+		return seen, err
+	}
+	exchanges, attempts, err := d.cfg.Ledger.Tries(ctx, a.Service, from, to)
+	return Seen{Good: exchanges, Attempts: attempts}, err
 }
 
 // confirmed: every gateway that took the rule at 0 % took the real one too.

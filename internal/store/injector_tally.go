@@ -109,17 +109,35 @@ select histogram_sum(hist) from rollup_minute where service = @service and at >=
 // Latencies merges the bins of the whole minutes within [since, until): a minute
 // that reaches over an edge of a phase would mix what must be told apart.
 func (s *Store) Latencies(ctx context.Context, service string, since, until time.Time) ([]int64, error) {
-	from := since.Truncate(time.Minute)
-	if from.Before(since) {
-		from = from.Add(time.Minute)
-	}
+	from, to := wholeMinutes(since, until)
 	var bins []int64
-	err := s.db.QueryRow(ctx, latenciesSQL, pgx.StrictNamedArgs{
-		"service": service, "since": from, "until": until.Truncate(time.Minute)}).Scan(&bins)
+	err := s.db.QueryRow(ctx, latenciesSQL, pgx.StrictNamedArgs{"service": service, "since": from, "until": to}).Scan(&bins)
 	if err != nil {
 		return nil, fmt.Errorf("read latencies of %s: %w", service, err)
 	}
 	return bins, nil
+}
+
+const triesSQL = `
+select coalesce(sum(exchanges), 0)::bigint, coalesce(sum(attempts), 0)::bigint
+from rollup_minute where service = @service and at >= @since and at < @until`
+
+// Tries counts requests and their tries over the whole minutes within [since, until).
+func (s *Store) Tries(ctx context.Context, service string, since, until time.Time) (exchanges, attempts int64, err error) {
+	from, to := wholeMinutes(since, until)
+	err = s.db.QueryRow(ctx, triesSQL, pgx.StrictNamedArgs{"service": service, "since": from, "until": to}).Scan(&exchanges, &attempts)
+	if err != nil {
+		return 0, 0, fmt.Errorf("count tries of %s: %w", service, err)
+	}
+	return exchanges, attempts, nil
+}
+
+func wholeMinutes(since, until time.Time) (from, to time.Time) {
+	from = since.Truncate(time.Minute)
+	if from.Before(since) {
+		from = from.Add(time.Minute)
+	}
+	return from, until.Truncate(time.Minute)
 }
 
 // The course of a run stays; what surrounds no run goes after a day.

@@ -104,7 +104,6 @@ func (g *gateway) serve() {
 	for _, s := range services {
 		t := g.tally("", s)
 		t.Good += g.perPoll
-		t.Attempts += g.perPoll
 	}
 	for _, f := range g.plan.Faults {
 		if !slices.Contains(services, f.Fault.Target.Service) {

@@ -1,0 +1,109 @@
+package store_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"breakwater/injector"
+)
+
+// mux mounts the API as a control does, without the roles.
+func mux(e *injector.Engine) *http.ServeMux {
+	api, m := e.API(), http.NewServeMux()
+	m.HandleFunc("GET /api/v1/experiments", api.List)
+	m.HandleFunc("POST /api/v1/experiments", api.Create)
+	m.HandleFunc("GET /api/v1/experiments/{id}", api.Show)
+	m.HandleFunc("POST /api/v1/experiments/{id}/abort", api.Abort)
+	m.HandleFunc("POST /api/v1/experiments/{id}/approve", api.Approve)
+	m.HandleFunc("POST /api/v1/halt", api.Halt)
+	m.HandleFunc("DELETE /api/v1/halt", api.Resume)
+	m.HandleFunc("GET /api/v1/gamedays", api.GameDays)
+	return m
+}
+
+func ask(m http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Header.Set("Content-Type", contentType)
+	rec := httptest.NewRecorder()
+	m.ServeHTTP(rec, req)
+	return rec
+}
+
+func TestAPI(t *testing.T) {
+	d := newDrill(t)
+	d.load(day("points", "0 10 * * 2"))
+	e := d.engine(nil)
+	steps := []struct {
+		name, method, path, contentType, body string
+		status                                int
+		want                                  string
+	}{
+		{"nothing yet", "GET", "/api/v1/experiments", "", "", 200, `"experiments":[]`},
+		{"a bad document is told at its place", "POST", "/api/v1/experiments", "application/yaml", strings.Replace(slowPoints, `"30%"`, "0.3", 1), 400, "sample.percent: must be a share"},
+		{"an unknown scenario", "POST", "/api/v1/experiments", "application/json", `{"scenario":"nobody"}`, 404, "not found"},
+		{"by id", "POST", "/api/v1/experiments", "application/json", `{"scenario":"slow-points"}`, 201, `"state":"scheduled"`},
+		{"held", "POST", "/api/v1/experiments", "application/json", `{"scenario":"slow-points"}`, 409, "holds the target"},
+		{"listed", "GET", "/api/v1/experiments", "", "", 200, `"scenario":"slow-points"`},
+		{"unknown run", "GET", "/api/v1/experiments/r-0", "", "", 404, "problem"},
+		{"halt", "POST", "/api/v1/halt", "", "", 200, `"stopped":1`},
+		{"again", "POST", "/api/v1/halt", "", "", 200, `"stopped":0`},
+		{"nothing starts", "POST", "/api/v1/experiments", "application/yaml", slowPoints, 409, "halted"},
+		{"resume", "DELETE", "/api/v1/halt", "", "", 204, ""},
+		{"starts again", "POST", "/api/v1/experiments", "application/yaml", slowPoints, 201, `"warnings":[]`},
+		{"game days", "GET", "/api/v1/gamedays", "", "", 200, `"local":"Tue 2026-03-10 10:00 UTC"`},
+	}
+	for _, s := range steps {
+		rec := ask(mux(e), s.method, s.path, s.contentType, s.body)
+		text := rec.Body.String() + rec.Header().Get("Content-Type")
+		if rec.Code != s.status || !strings.Contains(text, s.want) {
+			t.Errorf("%s: %d %s, want %d with %s", s.name, rec.Code, text, s.status, s.want)
+		}
+	}
+	runs, err := d.Runs(t.Context(), 1)
+	d.must(err)
+	id := runs[0].ID
+	if rec := ask(mux(e), "POST", "/api/v1/experiments/"+id+"/abort", "", ""); rec.Code != 200 || !strings.Contains(rec.Body.String(), `"state":"cancelled"`) {
+		t.Errorf("abort: %d %s", rec.Code, rec.Body)
+	}
+	rec := ask(mux(e), "GET", "/api/v1/experiments/"+id, "", "")
+	if rec.Code != 200 || !strings.Contains(rec.Body.String(), "stopped by anna") {
+		t.Errorf("show: %d %s, want its log", rec.Code, rec.Body)
+	}
+}
+
+func TestProdWaitsForSomebodyElse(t *testing.T) {
+	d := newDrill(t)
+	actor := "anna"
+	e := injector.New(injector.Config{Ledger: d, Env: "prod", Actor: func(context.Context) string { return actor }})
+	r := d.start(e, slowPoints)
+	if r.State != injector.PendingApproval {
+		t.Fatalf("state %s, want pending_approval", r.State)
+	}
+	d.pass(time.Minute)
+	d.tick(e)
+	if got := d.run(r.ID); got.State != injector.PendingApproval {
+		t.Errorf("it is %s without an approval", got.State)
+	}
+	if rec := ask(mux(e), "POST", "/api/v1/experiments/"+r.ID+"/approve", "", ""); rec.Code != http.StatusForbidden {
+		t.Errorf("self-approval gave %d, want 403", rec.Code)
+	}
+	actor = "bert"
+	if rec := ask(mux(e), "POST", "/api/v1/experiments/"+r.ID+"/approve", "", ""); rec.Code != http.StatusOK {
+		t.Errorf("approval gave %d %s", rec.Code, rec.Body)
+	}
+	d.tick(e)
+	if got := d.run(r.ID); got.State != injector.Arming {
+		t.Errorf("it is %s after the approval, want arming", got.State)
+	}
+	// Where nobody answers, it does not wait for ever.
+	late := d.start(e, strings.Replace(slowPoints, "service: points}", "service: order}", 1))
+	d.pass(injector.ApprovalFor + time.Minute)
+	d.tick(e)
+	if got := d.run(late.ID); got.State != injector.Expired {
+		t.Errorf("it is %s after a week, want expired", got.State)
+	}
+}
