@@ -99,7 +99,9 @@ func (p *Poller) poll(ctx context.Context, sent time.Time) (changed bool, err er
 		return false, fmt.Errorf("write receipt: %w", err)
 	}
 	req.Header.Set(plan.ReceiptHeader, headerText(text))
-	req.Header.Set("Authorization", "Bearer "+p.cfg.Token)
+	if p.cfg.Token != "" { // else the client adds it
+		req.Header.Set("Authorization", "Bearer "+p.cfg.Token)
+	}
 	resp, err := p.cfg.Client.Do(req)
 	if err != nil {
 		return false, fmt.Errorf("poll plan: %w", err)

@@ -320,7 +320,9 @@ func (s *Spool) send(ctx context.Context, p *pending, body []byte) (int, error) 
 	}
 	req.Header.Set(retrylog.BatchHeader, headerText(key))
 	req.Header.Set("Content-Type", "application/x-ndjson")
-	req.Header.Set("Authorization", "Bearer "+s.cfg.Token)
+	if s.cfg.Token != "" { // else the client adds it
+		req.Header.Set("Authorization", "Bearer "+s.cfg.Token)
+	}
 	resp, err := s.cfg.Client.Do(req)
 	if err != nil {
 		return 0, fmt.Errorf("ship batch %d: %w", p.Batch.Seq, err)

@@ -18,10 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
-
+	"breakwater/internal/lockfile"
 	"breakwater/internal/retrylog"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config of a Spool. Zero values are the defaults named.
@@ -94,7 +93,7 @@ type Spool struct {
 	id    string
 	dir   string // of this boot
 	clock clock
-	lock  *os.File
+	lock  *lockfile.Lock
 
 	gate     gate
 	counters atomic.Pointer[counters]
@@ -133,14 +132,10 @@ func Open(cfg Config) (*Spool, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	// Two processes in one directory would each ship the other's open segments.
+	lock, err := lockfile.Take(filepath.Join(cfg.Dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
-	}
-	// Two processes in one directory would each ship the other's open segments.
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return nil, fmt.Errorf("open spool: %s is in use by another process: %w", cfg.Dir, err)
 	}
 	s := &Spool{
 		cfg: cfg, id: newID(time.Now()), lock: lock,
@@ -152,7 +147,7 @@ func Open(cfg Config) (*Spool, error) {
 	s.counters.Store(&counters{})
 	s.counters.Load().opened.Store(s.clock.now().UnixMicro())
 	if err := s.register(); err != nil {
-		_ = lock.Close()
+		lock.Release()
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
 	notices := s.recover()
@@ -307,8 +302,6 @@ func (s *Spool) Close(ctx context.Context) error {
 	}
 	s.release()
 	s.unregister()
-	if cerr := s.lock.Close(); err == nil {
-		err = cerr
-	}
+	s.lock.Release()
 	return err
 }
