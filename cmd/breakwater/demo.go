@@ -90,7 +90,7 @@ func runDemo(ctx context.Context, io streams, set settings, opt demoOptions) err
 	}
 	defer closeAnswers()
 
-	shop, err := demo.Open(demo.ShopConfig{Seed: opt.seed})
+	shop, err := demo.Open(demo.ShopConfig{Seed: opt.seed, Ledger: answers})
 	if err != nil {
 		return err
 	}

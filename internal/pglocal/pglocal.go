@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"breakwater/internal/lockfile"
 )
 
 // User and Database are what a cluster is made with; tools connect as that user.
@@ -42,7 +44,7 @@ type Cluster struct {
 	cfg    Config
 	place  place
 	pid    int
-	owner  *os.File // holds the lock for as long as we may stop the cluster; nil: another process may
+	owner  *lockfile.Lock // holds the lock for as long as we may stop the cluster; nil: another process may
 	exited chan struct{}
 	quit   chan struct{} // ends the watch over a process that is not our child
 	once   sync.Once
@@ -295,9 +297,7 @@ func (c *Cluster) end() error {
 // release gives up the lock and the watch; Shared keeps its answer.
 func (c *Cluster) release() {
 	close(c.quit)
-	if c.owner != nil {
-		_ = c.owner.Close() // the lock goes with it
-	}
+	c.owner.Release()
 }
 
 const (

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"breakwater/internal/lockfile"
 )
 
 // postmaster is what a running PostgreSQL writes about itself into its data directory.
@@ -132,18 +134,10 @@ func alive(pid int) bool {
 }
 
 // own takes the lock of the place, or returns nil where a live process has it.
-// The kernel gives it back when the process ends, in whatever way.
-func own(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "owner.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
+func own(dir string) (*lockfile.Lock, error) {
+	lock, err := lockfile.Take(filepath.Join(dir, "owner.lock"))
+	if errors.Is(err, lockfile.ErrHeld) {
+		return nil, nil
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("take the lock: %w", err)
-	}
-	return f, nil
+	return lock, err
 }

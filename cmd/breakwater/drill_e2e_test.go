@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"breakwater/internal/auth"
+)
+
+// refusals is an experiment that cannot be overlooked: every other try of the
+// inventory's reads fails.
+const refusals = `
+apiVersion: breakwater/v1
+kind: Scenario
+id: half-of-inventory
+title: Every other read of the inventory fails
+target: {service: inventory, routes: [inventory-get]}
+sample: {percent: "50%", key: attempt, seed: auto}
+phases: {baseline: 3s, inject: 5m, recover: 5s}
+faults:
+  - {id: refuse, error: {status: 500, body: "no"}}
+hypothesis:
+  steady:
+    - {id: s1, sli: order.success, op: ">=", value: "50%", min_requests: 30}
+  during:
+    - {id: d1, sli: order.success, op: ">=", value: "50%", min_requests: 30}
+`
+
+// TestControlKilledWhileInjecting kills control in the middle of an injection,
+// once for good and once with its successor there at once.
+func TestControlKilledWhileInjecting(t *testing.T) {
+	slow(t)
+	w := newWorld(t, worldConfig{oneIn: -1})
+	defer w.traffic("drill", 80)()
+	for _, tt := range []struct {
+		name string
+		back time.Duration // after the kill
+	}{
+		{"control comes back after 20 s", 20 * time.Second},
+		{"another control is there at once", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			status, text := w.request("POST", "control", "/api/v1/experiments", refusals, nil)
+			if status != 201 && status != 200 {
+				t.Fatalf("start answered %d %s", status, text)
+			}
+			id := w.newest()
+			w.await("faults are injected", 60*time.Second, func() bool { return w.injected() > 20 })
+			if s := w.run(id); s.State != "injecting" {
+				t.Fatalf("the run is %s, want injecting", s.State)
+			}
+			killed := time.Now()
+			w.control.kill()
+			if tt.back == 0 {
+				w.control.start()
+			}
+			// The last injected try, seen by the gateway's own counter.
+			last, lastAt := w.injected(), time.Now()
+			for time.Since(killed) < 20*time.Second {
+				pause(t, 100*time.Millisecond)
+				if n := w.injected(); n > last {
+					last, lastAt = n, time.Now()
+				}
+			}
+			t.Logf("last injected try seen %.1f s after the kill", lastAt.Sub(killed).Seconds())
+			if late := lastAt.Sub(killed); late > 15*time.Second {
+				t.Errorf("a fault was injected %s after control was killed, at most 15 s is allowed", late)
+			}
+			if tt.back > 0 {
+				w.control.start()
+			}
+			w.await("the run is over", 40*time.Second, func() bool { return w.run(id).State == "aborted" })
+			r := w.run(id)
+			if r.Verdict != "inconclusive" || r.Reason != "engine_lost" {
+				t.Errorf("the run is %s, %s (%s): %s; want aborted, inconclusive (engine_lost)", r.State, r.Verdict, r.Reason, r.Why)
+			}
+			pause(t, 6*time.Second) // more than a poll: nothing may resume it
+			if n := w.injected(); n != last {
+				t.Errorf("%d more tries were injected after the run had been aborted", n-last)
+			}
+			if again := w.run(id).State; again != "aborted" {
+				t.Errorf("the run went on to %s", again)
+			}
+		})
+	}
+}
+
+// run reads one run from control; a control that is away gives an empty one.
+func (w *world) run(id string) drill {
+	var r drill
+	if status, text := w.request("GET", "control", "/api/v1/experiments/"+id, "", nil); status == 200 {
+		w.request("GET", "control", "/api/v1/experiments/"+id, "", &r)
+	} else if status != 0 && status != 503 {
+		w.t.Errorf("run %s: %d %s", id, status, text)
+	}
+	return r
+}
+
+func (w *world) newest() string {
+	w.t.Helper()
+	var list struct {
+		Experiments []drill `json:"experiments"`
+	}
+	w.request("GET", "control", "/api/v1/experiments", "", &list)
+	if len(list.Experiments) == 0 {
+		w.t.Fatal("no experiment is listed")
+	}
+	return list.Experiments[0].ID
+}
+
+// injected is how many tries the gateway has hit since it started.
+func (w *world) injected() (n int64) {
+	var stats struct {
+		Tallies []struct {
+			Injected int64 `json:"injected"`
+		} `json:"tallies"`
+	}
+	w.request("GET", "admin", "/stats", "", &stats)
+	for _, t := range stats.Tallies {
+		n += t.Injected
+	}
+	return n
+}
+
+// TestEveryDueInstantStartsOnce runs two controls on one database with ten
+// schedules that are due each minute, for four real minutes of kill -9.
+func TestEveryDueInstantStartsOnce(t *testing.T) {
+	slow(t)
+	const schedules, minutes = 10, 4
+	w := newWorld(t, worldConfig{oneIn: -1, docs: func(docs map[string][]byte) {
+		docs["drills.yaml"] = []byte(everyMinute(schedules))
+		docs["gateway.yaml"] = append(docs["gateway.yaml"], []byte(quietServices(schedules))...)
+	}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	// The second control has a state directory of its own, as on another machine;
+	// the gateway's token is in the database already.
+	other := filepath.Join(w.dir, "state2")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(auth.GatewayTokenFile(filepath.Join(w.dir, "state")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(auth.GatewayTokenFile(other), secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := w.process("control-2", map[string]net.Listener{"control": l},
+		"control", "--open-loopback", "--control", l.Addr().String(), "--state-dir", other, "--env", "test", "--config", filepath.Join(w.dir, "config"))
+	second.start()
+
+	controls := []*process{w.control, second}
+	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	first := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
+	last := first.Add((minutes - 1) * time.Minute)
+	kills := 0
+	for end := last.Add(25 * time.Second); time.Now().Before(end); {
+		pause(t, time.Duration(2000+rnd.IntN(5000))*time.Millisecond)
+		// Now one, now the other, now both at once; never for longer than 3 s.
+		hit := controls
+		if n := rnd.IntN(3); n < 2 {
+			hit = controls[n : n+1]
+		}
+		for _, c := range hit {
+			c.kill()
+			kills++
+		}
+		pause(t, time.Duration(rnd.IntN(3000))*time.Millisecond)
+		for _, c := range hit {
+			c.start()
+		}
+	}
+	// Whatever was due is decided while one of them lives.
+	w.await("the last instants are decided", 60*time.Second, func() bool { return w.starts(last)[last] >= schedules })
+
+	started := w.starts(first)
+	t.Logf("%d kills, %d due instants", kills, schedules*minutes)
+	for at := first; !at.After(last); at = at.Add(time.Minute) {
+		if n := started[at]; n != schedules {
+			t.Errorf("%d of %d schedules started at %s", n, schedules, at)
+		}
+	}
+	rows, err := w.db.Query(context.Background(), `
+		select gameday, planned_at, count(*) from run group by gameday, planned_at having count(*) > 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var day string
+		var at time.Time
+		var n int
+		if err := rows.Scan(&day, &at, &n); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("%s started %d times at %s", day, n, at)
+	}
+}
+
+// starts counts the runs that began, by due instant.
+func (w *world) starts(since time.Time) map[time.Time]int {
+	w.t.Helper()
+	rows, err := w.db.Query(context.Background(), `
+		select planned_at, count(*) from run where planned_at >= $1 and gameday <> '' and started_at is not null group by planned_at`, since)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	out := map[time.Time]int{}
+	for rows.Next() {
+		var at time.Time
+		var n int
+		if err := rows.Scan(&at, &n); err != nil {
+			w.t.Fatal(err)
+		}
+		out[at.UTC()] = n
+	}
+	return out
+}
+
+// everyMinute is n game days due each minute, each a short control run on a
+// service of its own.
+func everyMinute(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		fmt.Fprintf(&b, `apiVersion: breakwater/v1
+kind: Scenario
+id: quiet-%[1]d
+title: Nothing is injected into quiet-%[1]d
+target: {service: quiet-%[1]d}
+sample: {percent: "0%%", key: attempt, seed: auto}
+phases: {baseline: 1s, inject: 1s, recover: 1s}
+faults:
+  - {id: none, error: {status: 503, body: "no"}}
+hypothesis:
+  during:
+    - {id: d1, sli: quiet-%[1]d.success, op: ">=", value: "50%%", min_requests: 1}
+---
+apiVersion: breakwater/v1
+kind: GameDay
+name: day-%[1]d
+title: Each minute, on quiet-%[1]d
+scenarios: [quiet-%[1]d]
+schedule: {cron: "* * * * *", zone: UTC}
+auto_approve: {budget_spent: "5%%"}
+`, i)
+	}
+	return b.String()
+}
+
+func quietServices(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `
+---
+apiVersion: breakwater/v1
+kind: Upstream
+name: quiet-%[1]d
+endpoints: [{address: "127.0.0.1:9"}]
+---
+apiVersion: breakwater/v1
+kind: Service
+name: quiet-%[1]d
+---
+apiVersion: breakwater/v1
+kind: Route
+name: quiet-%[1]d
+service: quiet-%[1]d
+match: {methods: [GET], path: /quiet-%[1]d}
+upstream: quiet-%[1]d
+timeout: 3s
+`, i)
+	}
+	return b.String()
+}
