@@ -57,6 +57,7 @@ func TestAPI(t *testing.T) {
 		{"game days", "GET", "/api/v1/gamedays", "", "", 200, `"local":"Tue 2026-03-10 10:00 UTC"`},
 	}
 	for _, s := range steps {
+		d.pass(time.Second)
 		rec := ask(mux(e), s.method, s.path, s.contentType, s.body)
 		text := rec.Body.String() + rec.Header().Get("Content-Type")
 		if rec.Code != s.status || !strings.Contains(text, s.want) {
