@@ -39,11 +39,18 @@ type house struct {
 
 func (h *house) Statuses() []slo.Status          { return h.statuses }
 func (h *house) DatabaseAway() (time.Time, bool) { return h.away, !h.away.IsZero() }
-func (h *house) Points(_ context.Context, _ string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
+func (h *house) Points(_ context.Context, id string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
 	if h.points != nil || h.broken != nil {
 		return h.points, h.broken
 	}
-	return curve(h.now, from, to, step), nil
+	for _, st := range h.statuses {
+		if st.Objective.ID == id && st.Budget.NoData {
+			return curve(h.now, from, to, step, math.NaN()), nil
+		} else if st.Objective.ID == id {
+			return curve(h.now, from, to, step, float64(st.Budget.RemainingPPM)/10_000), nil
+		}
+	}
+	return nil, fmt.Errorf("no objective %s", id)
 }
 func (h *house) Recent(_ context.Context, service string, n int) ([]retrylog.Exchange, error) {
 	return h.recent[:min(n, len(h.recent))], h.broken
@@ -144,22 +151,24 @@ func blind(now time.Time, service string) slo.Status {
 	return st
 }
 
-func curve(now, from, to time.Time, step time.Duration) []slo.Point {
+// curve falls from 91 % to what is left now, mostly in two accidents and a drill.
+func curve(now, from, to time.Time, step time.Duration, end float64) []slo.Point {
 	var out []slo.Point
-	left := 91.0
+	left, n := 91.0, float64(to.Sub(from)/step)
+	fall := 91 - end
 	for at := from.Add(step); !at.After(to); at = at.Add(step) {
 		share := float64(at.Sub(from)) / float64(to.Sub(from))
 		p := slo.Point{At: at, Valid: int64(3000 + 900*math.Sin(share*9)), Bad: int64(1 + 2*math.Abs(math.Sin(share*40)))}
 		switch {
 		case share > 0.30 && share < 0.36:
-			left, p.Bad = left-3.2, 140
+			left, p.Bad = left-fall*0.6/(n*0.06), 140
 		case share > 0.62 && share < 0.66:
-			left, p.Bad, p.ChaosBad = left-1.4, 46, 44
+			left, p.Bad, p.ChaosBad = left-fall*0.2/(n*0.04), 46, 44
 		default:
-			left -= 0.11
+			left -= fall * 0.2 / (n * 0.9)
 		}
 		p.RemainingPPM = int64(left * 10_000)
-		p.NoData = share > 0.80 && share < 0.86 || at.After(now)
+		p.NoData = share > 0.80 && share < 0.86 || at.After(now) || math.IsNaN(end)
 		if p.NoData {
 			p.Valid, p.Bad, p.ChaosBad = 0, 0, 0
 		}

@@ -73,7 +73,7 @@ func here(path, href string) bool {
 func (v view) notices(frozen int, running []injector.Run) []Notice {
 	var out []Notice
 	if v.away != "" {
-		out = append(out, Notice{Class: "warn", Icon: "s-warn", Lead: "Database away.", Text: v.away})
+		out = append(out, Notice{Class: "warn", Icon: "s-warn", Lead: "Database away since " + v.awaySince + ".", Text: v.away})
 	}
 	if frozen > 0 {
 		st := v.services[0].worst() // worst first, and frozen is the worst

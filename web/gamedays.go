@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"breakwater/injector"
 	"breakwater/injector/cron"
@@ -118,7 +119,10 @@ func (v view) coming(sc injector.Schedule) []Coming {
 		due = []cron.Due{{UTC: sc.NextAt, Local: sc.NextAt.In(calendar.Location())}}
 	}
 	var out []Coming
-	for _, d := range due {
+	for i, d := range due {
+		if i > 0 && d.UTC.Sub(v.now) > 366*24*time.Hour {
+			break // the next years of a yearly schedule tell nobody anything
+		}
 		out = append(out, v.comes(d))
 	}
 	return out

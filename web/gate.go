@@ -29,14 +29,18 @@ type gateView struct {
 	Sub, Trouble string
 	Rows         []VerdictRow
 	Freezes      []Freeze // the first few; the table has them all
+	MoreFrozen   string
 	Passes       string
+	More         Link
 }
 
 func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	var o gateView
+	frozen := 0
 	counts := map[string]int{}
-	for _, svc := range v.services {
+	all := r.URL.Query().Get("all") == "1" || len(v.services) <= 30
+	for i, svc := range v.services {
 		st := svc.worst()
 		row := VerdictRow{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Bar: budgetBar(st, "thin"), Left: slo.Percent(st.Budget.RemainingPPM)}
 		if st.Budget.NoData {
@@ -52,10 +56,21 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 			row.Thaw, row.ThawIn = v.day(*d.ThawAt), v.in(*d.ThawAt)
 		}
 		counts[row.Mark.Text]++
-		o.Rows = append(o.Rows, row)
-		if st.Level == slo.Frozen && len(o.Freezes) < 3 {
-			o.Freezes = append(o.Freezes, v.freeze(st))
+		if all || i < 25 {
+			o.Rows = append(o.Rows, row)
 		}
+		if st.Level == slo.Frozen {
+			frozen++
+			if len(o.Freezes) < 3 {
+				o.Freezes = append(o.Freezes, v.freeze(st))
+			}
+		}
+	}
+	if n := frozen - len(o.Freezes); n > 0 {
+		o.MoreFrozen = plural(n, "more service is frozen", "more services are frozen") + "; the table has all of them, worst first."
+	}
+	if n := len(v.services) - len(o.Rows); n > 0 {
+		o.More = Link{Name: "Show all " + slo.Count(int64(len(v.services))), Href: with(r, "all", "1"), Count: plural(n, "more service", "more services") + ", better off than these."}
 	}
 	var kinds []string
 	for _, k := range gate.DefaultPolicy().WhenFrozen {

@@ -94,6 +94,9 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		o.Services = append(o.Services, v.card(svc))
 	}
 	o.Sub = plural(len(v.services), "service", "services") + ", worst first."
+	if o.Empty {
+		o.Sub = "No service yet."
+	}
 	if until := v.dataUntil(); until.Text != "" {
 		o.Sub += " Data until " + until.Text + "."
 	}

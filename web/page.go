@@ -86,7 +86,8 @@ type view struct {
 	services []service
 	runs     []injector.Run // newest first
 	runsErr  error
-	away     string // sentence for when the database is out of reach
+	// away says what holds while the database is out of reach; "" while it is not.
+	away, awaySince string
 }
 
 // service is a service with its objectives, worst first.
@@ -122,11 +123,11 @@ func (s *Server) look(r *http.Request) view {
 		}
 	}
 	if since, away := s.cfg.Ledger.DatabaseAway(); away {
-		v.away = "The database is out of reach since " + v.short(since).Text + ". "
+		v.awaySince = v.short(since).Text
 		if until := v.dataUntil(); until.Text != "" {
-			v.away += "Figures reach until " + until.Text + "; gateways keep serving and send the rest later."
+			v.away = "Figures reach until " + until.Text + "; gateways keep serving and send the rest later."
 		} else {
-			v.away += "Nothing has been evaluated yet; gateways keep serving and send their events later."
+			v.away = "Nothing has been evaluated yet; gateways keep serving and send their events later."
 		}
 	}
 	return v
