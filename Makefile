@@ -1,7 +1,6 @@
 # The two that matter: `make demo` shows everything, `make test` proves it.
 
 SHELL := /bin/bash
-export CGO_ENABLED ?= $(shell go env CGO_ENABLED)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 E2E := web/e2e
@@ -21,10 +20,12 @@ demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
 	@$(MAKE) --no-print-directory build
 	@exec ./bin/breakwater demo
 
+# The browser looks at a demo that has lived long enough to have run a drill.
 test: ## everything that proves the project; installs what it needs
-	@.ci/need postgresql python3 chromium nodejs npm
-	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint
+	@.ci/need postgresql gcc python3 chromium nodejs npm
+	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint build
 	CI=true CGO_ENABLED=1 go test -race -timeout 14m ./...
+	@.ci/with-demo 100 npm --prefix $(E2E) test
 
 check: ## the fast part, for people at work
 	go vet ./...
@@ -35,10 +36,11 @@ lint: ## vet, staticcheck, known vulnerabilities
 	go run $(STATICCHECK) ./...
 	@.ci/vuln
 
-screenshots: $(E2E)/node_modules/.stamp ## pictures of every page into web/e2e/shots
+# After three minutes a drill is over and a service is frozen: every page has something to show.
+screenshots: ## pictures of every page into web/e2e/shots
 	@.ci/need postgresql chromium nodejs npm
-	@$(MAKE) --no-print-directory build
-	cd $(E2E) && npm run --silent screenshots
+	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp build
+	@.ci/with-demo 180 npm --prefix $(E2E) run shots
 
 $(E2E)/node_modules/.stamp: $(E2E)/package-lock.json
 	cd $(E2E) && npm ci --no-audit --no-fund --loglevel=error
