@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"breakwater/injector"
 )
 
 func TestHeadersOfAPage(t *testing.T) {
@@ -262,3 +264,6 @@ func TestRunEndsTheStreams(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The injector's desk is what a control puts behind the pages.
+var _ Drills = (*injector.Desk)(nil)
