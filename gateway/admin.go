@@ -146,7 +146,11 @@ func faultStats(t *fault.Table, now time.Time) any {
 	if armed == nil {
 		armed = []fault.State{}
 	}
-	return map[string]any{"armed": armed}
+	seen := t.Tallies()
+	if seen == nil {
+		seen = []fault.Tally{}
+	}
+	return map[string]any{"armed": armed, "tallies": seen}
 }
 
 func reply(w http.ResponseWriter, status int, v any) {

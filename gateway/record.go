@@ -20,13 +20,14 @@ type recorded struct {
 	snapshot  *snapshot
 	route     config.Route
 	observers *observers
+	traffic   *traffic
 	next      exchange.Service
 }
 
 func (g *Gateway) record(s *snapshot, r config.Route) exchange.Layer {
-	observers := g.metrics.observers(r.Service, r.Name)
+	observers, traffic := g.metrics.observers(r.Service, r.Name), g.tallies.of("", r.Service)
 	return func(next exchange.Service) exchange.Service {
-		return &recorded{g: g, snapshot: s, route: r, observers: observers, next: next}
+		return &recorded{g: g, snapshot: s, route: r, observers: observers, traffic: traffic, next: next}
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *recorded) End(x *exchange.Exchange, o retrylog.Outcome) {
 	r.g.metrics.active.Dec()
 	r.observers.observe(ev)
 	r.g.metrics.retries(ev)
-	r.g.tallies.count(ev)
+	r.g.tallies.count(r.traffic, ev)
 }
 
 // statusOf is a try's status, or the one that stands for its failure.

@@ -4,72 +4,89 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"breakwater/gateway/plan"
 	"breakwater/internal/retrylog"
 )
 
-// tallies count client requests by service and run since the start: what
-// control's guard reads from receipts, earlier than any minute row.
+// tallies count client requests by service, and by run and service, since the
+// start: what control's guard reads from receipts, earlier than any minute row.
+// A route keeps the counters of its service, so only requests that a fault
+// touched look anything up.
 type tallies struct {
 	mu   sync.Mutex
-	byID map[tallyKey]*plan.Tally
+	byID map[tallyKey]*traffic
 }
 
 type tallyKey struct{ run, service string }
 
-func (t *tallies) init() { t.byID = map[tallyKey]*plan.Tally{} }
+// traffic is one set of counters.
+type traffic struct{ good, bad, attempts atomic.Int64 }
 
-// count takes ev in where its outcome says something about the service.
-func (t *tallies) count(ev *retrylog.Exchange) {
+func (t *tallies) init() { t.byID = map[tallyKey]*traffic{} }
+
+// of returns the counters of a service, or of one run's part of it.
+func (t *tallies) of(run, service string) *traffic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := tallyKey{run, service}
+	c := t.byID[key]
+	if c == nil {
+		c = &traffic{}
+		t.byID[key] = c
+	}
+	return c
+}
+
+// count takes ev in, into all of its service and into its run's part.
+func (t *tallies) count(all *traffic, ev *retrylog.Exchange) {
 	if ev.Service == "" {
 		return
 	}
-	good, bad := int64(0), int64(0)
-	switch ev.Outcome {
-	case retrylog.UpstreamFailure, retrylog.Timeout, retrylog.Panicked:
-		bad = 1
-	case retrylog.OK, retrylog.LocalRefusal:
-		switch {
-		case ev.Status >= 500:
-			bad = 1
-		case ev.Status < 400:
-			good = 1
-		}
-	}
-	if ev.Degraded != "" && ev.Status < 400 {
-		good, bad = 1, 0 // a fallback is an answer
-	}
-	if good+bad == 0 {
+	// How much load a request made says something whatever became of it.
+	all.attempts.Add(int64(len(ev.Tries)))
+	good, bad := verdict(ev)
+	if !good && !bad {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.add(tallyKey{"", ev.Service}, good, bad)
+	all.add(good)
 	if ev.Experiment != "" {
-		t.add(tallyKey{ev.Experiment, ev.Service}, good, bad)
+		t.of(ev.Experiment, ev.Service).add(good)
 	}
 }
 
-func (t *tallies) add(key tallyKey, good, bad int64) {
-	tally := t.byID[key]
-	if tally == nil {
-		tally = &plan.Tally{Run: key.run, Service: key.service}
-		t.byID[key] = tally
+func (c *traffic) add(good bool) {
+	if good {
+		c.good.Add(1)
+	} else {
+		c.bad.Add(1)
 	}
-	tally.Good += good
-	tally.Bad += bad
 }
 
-// Tallies are the client requests by service, and by run and service, since the
-// start; tries are counted by the fault table.
+// verdict is what ev says about its service; neither: nothing.
+func verdict(ev *retrylog.Exchange) (good, bad bool) {
+	if ev.Degraded != "" && ev.Status < 400 {
+		return true, false // a fallback is an answer
+	}
+	switch ev.Outcome {
+	case retrylog.UpstreamFailure, retrylog.Timeout, retrylog.Panicked:
+		return false, true
+	case retrylog.OK, retrylog.LocalRefusal:
+		return ev.Status < 400, ev.Status >= 500
+	}
+	return false, false
+}
+
+// Tallies are the client requests since the start, with the tries they took; the
+// tries that a run's faults saw and hit are counted by the fault table.
 func (g *Gateway) Tallies() []plan.Tally {
 	t := &g.tallies
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]plan.Tally, 0, len(t.byID))
-	for _, tally := range t.byID {
-		out = append(out, *tally)
+	for key, c := range t.byID {
+		out = append(out, plan.Tally{Run: key.run, Service: key.service, Good: c.good.Load(), Bad: c.bad.Load(), Attempts: c.attempts.Load()})
 	}
 	slices.SortFunc(out, func(a, b plan.Tally) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Run, b.Run))

@@ -53,6 +53,9 @@ type Run struct {
 	Hash     string // of Text
 	Epoch    int64  // fence: every write names it
 	Actor    string // who or what started it
+	// LeaseUntil is how long its owner's claim holds without a heartbeat; no
+	// gateway may keep a fault of it for longer.
+	LeaseUntil time.Time
 
 	// Schedule and Seq say which occurrence it belongs to and its place in the
 	// game day, from 0; the run after waits until this one has ended.

@@ -79,16 +79,31 @@ func (p *Planner) compute(ctx context.Context, now time.Time) (plan.Plan, Stampe
 		}
 	}
 	var out plan.Plan
+	var live []Run
 	at, err := p.cfg.Ledger.NumberPlan(ctx, now, func(runs []Run) string {
 		var hash string
 		out, hash = Compose(runs, measures, p.parse)
+		live = runs
 		return hash
 	})
 	if err != nil {
 		return plan.Plan{}, Stamped{}, fmt.Errorf("number the plan: %w", err)
 	}
 	out.Epoch, out.Revision = at.Epoch, at.Revision
+	within(out.Faults, live, now)
 	return out, at, nil
+}
+
+// within shortens leases to what is left of their run's claim: this control may
+// answer polls for a run whose own control has just died.
+func within(faults []plan.Leased, runs []Run, now time.Time) {
+	for i := range faults {
+		for _, r := range runs {
+			if r.ID == faults[i].Fault.Run {
+				faults[i].TTLMS = min(faults[i].TTLMS, max(1, r.LeaseUntil.Sub(now).Milliseconds()))
+			}
+		}
+	}
 }
 
 // current is the number of the plan that holds at now.

@@ -185,9 +185,30 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work, wctx := errgroup.WithContext(gctx)
 		work.Go(func() error { return c.slo.Run(wctx) })
 		work.Go(func() error { return c.engine.Run(wctx) })
+		work.Go(func() error { return c.prune(wctx) })
 		return work.Wait()
 	})
 	return g.Wait()
+}
+
+// pruneEvery is how often rows past their retention are dropped.
+const pruneEvery = time.Hour
+
+func (c *control) prune(ctx context.Context) error {
+	tick := time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	for {
+		if now, err := c.store.Now(ctx); err == nil {
+			if _, err := c.store.Prune(ctx, now); err != nil && ctx.Err() == nil {
+				c.log.Error("old rows are not dropped", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // prepare brings the schema up, makes the first tokens and imports the

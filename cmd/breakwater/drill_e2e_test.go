@@ -31,6 +31,8 @@ hypothesis:
     - {id: s1, sli: order.success, op: ">=", value: "50%", min_requests: 30}
   during:
     - {id: d1, sli: order.success, op: ">=", value: "50%", min_requests: 30}
+stop:
+  - {sli: order.error_rate, op: ">", value: "90%", for: 60s}
 `
 
 // TestControlKilledWhileInjecting kills control in the middle of an injection,
@@ -118,12 +120,14 @@ func (w *world) newest() string {
 // injected is how many tries the gateway has hit since it started.
 func (w *world) injected() (n int64) {
 	var stats struct {
-		Tallies []struct {
-			Injected int64 `json:"injected"`
-		} `json:"tallies"`
+		Faults struct {
+			Tallies []struct {
+				Injected int64 `json:"injected"`
+			} `json:"tallies"`
+		} `json:"faults"`
 	}
 	w.request("GET", "admin", "/stats", "", &stats)
-	for _, t := range stats.Tallies {
+	for _, t := range stats.Faults.Tallies {
 		n += t.Injected
 	}
 	return n
@@ -249,6 +253,8 @@ faults:
 hypothesis:
   during:
     - {id: d1, sli: quiet-%[1]d.success, op: ">=", value: "50%%", min_requests: 1}
+stop:
+  - {sli: quiet-%[1]d.error_rate, op: ">", value: "90%%", for: 60s}
 ---
 apiVersion: breakwater/v1
 kind: GameDay

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"breakwater/gateway"
@@ -43,7 +45,7 @@ func newGateway(io streams) *cobra.Command {
 			if set.config == "" {
 				return exit(exitUsage, errors.New("--config: must name a file or directory of documents"))
 			}
-			return fail(runGateway(cmd.Context(), io, set, name))
+			return fail(runGateway(cmd.Context(), io, set, name, given(cmd.Flags())))
 		},
 	}
 	f := cmd.Flags()
@@ -57,8 +59,41 @@ func newGateway(io streams) *cobra.Command {
 	return cmd
 }
 
-func runGateway(ctx context.Context, io streams, set settings, name string) error {
+// given reports which flags were set, by hand or by their variable.
+func given(f *pflag.FlagSet) func(name string) bool {
+	return func(name string) bool {
+		_, byEnv := os.LookupEnv("BREAKWATER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		return byEnv || f.Changed(name)
+	}
+}
+
+// fromDocuments fills in what flags left open. Documents that cannot be read
+// yet leave the defaults: the gateway comes up and says what is wrong with them.
+func (s *settings) fromDocuments(given func(string) bool) config.Spool {
+	files, err := conf.Load(s.config)
+	if err != nil {
+		return config.Spool{}
+	}
+	var log conf.Log
+	doc := config.Parse(files, &log).Gateway
+	for _, x := range []struct {
+		flag   string
+		value  *string
+		wanted string
+	}{{"listen", &s.listen, doc.Listen}, {"admin", &s.admin, doc.Admin}, {"control", &s.control, doc.Control}, {"env", &s.env, doc.Env}} {
+		if x.wanted != "" && !given(x.flag) {
+			*x.value = x.wanted
+		}
+	}
+	return doc.Spool
+}
+
+func runGateway(ctx context.Context, io streams, set settings, name string, given func(string) bool) error {
 	log := newLog(io.err, "gateway").With("gateway", name)
+	disk := set.fromDocuments(given)
+	if disk.Dir == "" {
+		disk.Dir = filepath.Join(set.stateDir, "spool")
+	}
 	data, err := listen("data", set.listen)
 	if err != nil {
 		return err
@@ -81,7 +116,7 @@ func runGateway(ctx context.Context, io streams, set settings, name string) erro
 	}}
 
 	sp, err := spool.Open(spool.Config{
-		Dir: filepath.Join(set.stateDir, "spool"), Gateway: name, Env: set.env,
+		Dir: disk.Dir, MaxBytes: disk.MaxBytes, Gateway: name, Env: set.env,
 		Control: controlURL, Client: toControl, Rand: rand.Float64, Registerer: metrics, Log: log,
 	})
 	if err != nil {

@@ -95,15 +95,16 @@ func TestEveryAnswerIsCountedOnce(t *testing.T) {
 		}
 		k := classKey{a.Service, string(a.Class())}
 		whole[k]++
-		switch n := logged.ids[a.GatewayID]; {
+		id := a.GatewayID + "/" + a.Service
+		switch n := logged.ids[id]; {
 		case n == 1:
 		case n == 0 && !a.At.Before(killed.Add(-5*time.Millisecond)) && a.At.Before(killed.Add(time.Second)):
 			missing++
 			whole[k]--
 		default:
-			t.Errorf("answer %s of %s at %s stands %d times in the log", a.GatewayID, a.Service, a.At, n)
+			t.Errorf("answer %s at %s stands %d times in the log", id, a.At, n)
 		}
-		delete(logged.ids, a.GatewayID)
+		delete(logged.ids, id)
 	}
 	for id, n := range logged.ids {
 		if n > 1 {
@@ -202,7 +203,7 @@ func (w *world) slos() []sloState {
 
 // log is what the gateway's segments hold, all boots together.
 type gatewayLog struct {
-	ids     map[string]int // by request id
+	ids     map[string]int // by request id and service
 	classes map[classKey]int64
 	class   map[string]classKey
 	bad     []retrylog.Exchange
@@ -213,7 +214,7 @@ func (l gatewayLog) unheard(answers []demo.Answer) []classKey {
 	whole := make(map[string]bool, len(answers))
 	for _, a := range answers {
 		if a.Class() != demo.Unanswered {
-			whole[a.GatewayID] = true
+			whole[a.GatewayID+"/"+a.Service] = true
 		}
 	}
 	var out []classKey
@@ -243,8 +244,10 @@ func (w *world) logged() gatewayLog {
 			}
 			x := r.Exchange
 			c := classKey{x.Service, className(ingest.Classify(x))}
-			l.ids[x.RequestID]++
-			l.class[x.RequestID] = c
+			// An order and its calls to the other services share a request id.
+			id := x.RequestID + "/" + x.Service
+			l.ids[id]++
+			l.class[id] = c
 			l.classes[c] += x.Count
 			if c.class == "bad" {
 				l.bad = append(l.bad, *x)

@@ -42,7 +42,7 @@ func (s *settings) gatewayFlags(f *pflag.FlagSet) {
 
 func (s *settings) stateFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.stateDir, "state-dir", env("STATE_DIR", defaultStateDir()), "directory for spool, private database and locks (BREAKWATER_STATE_DIR)")
-	f.StringVar(&s.env, "env", env("ENV", "dev"), "environment this belongs to; caps and approvals bind in prod (BREAKWATER_ENV)")
+	f.StringVar(&s.env, "env", env("ENV", "prod"), "environment this belongs to, unless the documents say; caps and approvals bind in prod (BREAKWATER_ENV)")
 }
 
 func (s *settings) dbFlag(f *pflag.FlagSet) {

@@ -82,7 +82,7 @@ type Tally struct {
 	Service  string `json:"service"`
 	Good     int64  `json:"good"`     // client requests by final outcome
 	Bad      int64  `json:"bad"`      //
-	Attempts int64  `json:"attempts"` // tries that reached the fault layer while the run's fault was armed
+	Attempts int64  `json:"attempts"` // tries; of a run: those that reached the fault layer while its fault was armed
 	Injected int64  `json:"injected"` // tries that were hit
 }
 

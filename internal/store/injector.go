@@ -33,6 +33,7 @@ type runRow struct {
 	Attempts, Injected, Good, Bad                                      int64
 	BudgetSpentPPM                                                     int64 `db:"budget_spent_ppm"`
 	Assertions                                                         []byte
+	LeaseUntil                                                         *time.Time `db:"lease_until"`
 }
 
 func utc(t *time.Time) time.Time {
@@ -54,7 +55,7 @@ func (r runRow) run() (injector.Run, error) {
 		InjectFor:   time.Duration(r.InjectMS) * time.Millisecond,
 		RecoverFor:  time.Duration(r.RecoverMS) * time.Millisecond,
 		ExpectedPPM: r.ExpectedPPM, Attempts: r.Attempts, Injected: r.Injected,
-		Good: r.Good, Bad: r.Bad, BudgetSpentPPM: r.BudgetSpentPPM,
+		Good: r.Good, Bad: r.Bad, BudgetSpentPPM: r.BudgetSpentPPM, LeaseUntil: utc(r.LeaseUntil),
 	}
 	if err := json.Unmarshal(r.Assertions, &out.Assertions); err != nil {
 		return out, fmt.Errorf("assertions of run %s: %w", r.ID, err)
@@ -103,7 +104,7 @@ func (s *Store) runs(ctx context.Context, q querier, rows pgx.Rows) ([]injector.
 const runSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, lease_until
 from run where id = @id`
 
 // Run returns one run, or injector.ErrNotFound.
@@ -125,7 +126,7 @@ func (s *Store) Run(ctx context.Context, id string) (injector.Run, error) {
 const newestRunsSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, lease_until
 from run order by planned_at desc, id desc limit @limit`
 
 // Runs lists the newest runs, newest first.

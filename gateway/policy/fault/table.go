@@ -38,9 +38,10 @@ type State struct {
 
 // Tally counts, since the process started, what one run did to one service.
 type Tally struct {
-	Run, Service string
-	Attempts     int64 // tries in the target that reached the layer while the run was armed
-	Injected     int64 // of these, tries that were hit
+	Run      string `json:"run"`
+	Service  string `json:"service"`
+	Attempts int64  `json:"attempts"` // tries in the target that reached the layer while the run was armed
+	Injected int64  `json:"injected"` // of these, tries that were hit
 }
 
 // Table holds the live faults of a gateway. It is safe for concurrent use.
