@@ -162,12 +162,12 @@ func (a axis) gaps(at []time.Time, values []float64, step time.Duration) []Stret
 	return out
 }
 
-// nice picks 3 to 6 round ticks that hold lo and hi.
+// nice picks 4 to 7 round ticks that hold lo and hi.
 func nice(lo, hi float64) (from, to float64, ticks []float64) {
 	if hi <= lo {
 		hi = lo + 1
 	}
-	raw := (hi - lo) / 4
+	raw := (hi - lo) / 5
 	mag := math.Pow(10, math.Floor(math.Log10(raw)))
 	step := 10 * mag
 	for _, m := range []float64{1, 2, 2.5, 5} {

@@ -26,7 +26,7 @@ var ranges = [...]struct {
 	{"30d", 30 * 24 * time.Hour, 6 * time.Hour},
 }
 
-// span is the range asked for, else the shortest one that holds the whole
+// chooseRange is the range asked for, else the shortest one that holds the whole
 // history: thirty days of nothing with a dot at the end tell nobody anything.
 func chooseRange(asked string, history, window time.Duration) int {
 	for i, r := range ranges {
@@ -42,10 +42,27 @@ func chooseRange(asked string, history, window time.Duration) int {
 	return len(ranges) - 1
 }
 
+// reach is how far back the counts of st go, as far as its burn windows tell: the
+// shortest that holds nearly every request of the whole window. An objective may
+// be younger than the traffic it judges, so its date says little.
+func (v view) reach(st slo.Status) time.Duration {
+	for _, window := range []time.Duration{time.Hour, 6 * time.Hour, 24 * time.Hour} {
+		b := st.Burn(window)
+		if b.Valid*100 < st.Budget.Valid*99 || b.NoData {
+			continue
+		}
+		if age := v.now.Sub(st.Objective.Since); age > 0 && age < window {
+			return age
+		}
+		return window
+	}
+	return st.Objective.Window
+}
+
 // history fills the two charts over time. With the database away they say so.
 func (s *Server) history(r *http.Request, v view, st slo.Status, runs []injector.Run, page *serviceView) {
 	o := st.Objective
-	chosen := chooseRange(r.URL.Query().Get("r"), v.now.Sub(o.Since), o.Window)
+	chosen := chooseRange(r.URL.Query().Get("r"), v.reach(st), o.Window)
 	for i, c := range ranges {
 		if c.back <= o.Window || i == 0 {
 			page.Ranges = append(page.Ranges, Link{Name: slo.Span(c.back), Href: with(r, "r", c.key), Here: i == chosen})
@@ -83,7 +100,8 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	var ticks []float64
 	a.min, a.max, ticks = 0, 100, []float64{0, 25, 50, 75, 100}
 	if low < 0 {
-		a.min, a.max, ticks = nice(low, 100)
+		a.min, _, ticks = nice(low, 100)
+		ticks = slices.DeleteFunc(ticks, func(t float64) bool { return t > 100 }) // more than all of it cannot be left
 	}
 	for _, t := range ticks {
 		c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: percentTick(t)})

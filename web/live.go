@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"breakwater/injector"
@@ -33,7 +34,13 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 	if !to.After(from) {
 		to = from.Add(time.Minute)
 	}
+	// Users are hurt whichever try failed, so failures are those of all traffic;
+	// tries are those of this run's fault alone.
 	points, err := s.cfg.Drills.Series(r.Context(), run.Service, "", from, to)
+	var own []injector.Point
+	if err == nil {
+		own, err = s.cfg.Drills.Series(r.Context(), run.Service, run.ID, from, to)
+	}
 	if o.LiveTrouble = s.read(r.Context(), "The series", err); err != nil {
 		return
 	}
@@ -43,7 +50,7 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 		return
 	}
 	a := axis{from: from, to: to}
-	o.Live, o.Tries = v.liveChart(a, run, points), v.tries(a, run, points)
+	o.Live, o.Tries = v.liveChart(a, run, points), v.tries(a, run, merged(own, from, to))
 }
 
 // merged joins the points of several gateways into steps, 5 s or what gives at
@@ -84,7 +91,7 @@ func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Char
 	var ticks []float64
 	a.min, a.max, ticks = nice(0, top)
 	a.max = min(a.max, 100)
-	c := &Chart{ID: "live", Height: "h200", Columns: []string{"Failing", "Requests", "Failures", "Tries", "Injected"},
+	c := &Chart{ID: "live", Height: "h200", Columns: []string{"Failing", "Requests", "Failures"},
 		Label: "Share of failing requests of " + run.Service + " during the run", X: v.times(a), Gaps: a.gaps(at, failed, 5*time.Second)}
 	for _, t := range ticks {
 		if t <= a.max {
@@ -107,15 +114,18 @@ func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Char
 		} else {
 			row.Cells = append(row.Cells, Cell{"", "no data", true}, Cell{"", "0", true}, Cell{"", "–", true})
 		}
-		row.Cells = append(row.Cells, Cell{"", slo.Count(p.Attempts), p.Attempts == 0}, Cell{"", slo.Count(p.Injected), p.Injected == 0})
 		c.Rows = append(c.Rows, row)
 	}
 	return c
 }
 
-// tries are the attempts on the upstream, and of those the ones the fault hit.
+// tries are the attempts that reached the fault, and of those the ones it hit; nil
+// before any did.
 func (v view) tries(a axis, run injector.Run, points []injector.Point) *Chart {
-	c := &Chart{ID: "tries", Height: "h96", X: v.times(a), Label: "Tries that reached the upstream, and those injected"}
+	if len(points) == 0 {
+		return nil
+	}
+	c := &Chart{ID: "tries", Height: "h96", X: v.times(a), Label: "Tries that reached the fault, and those injected"}
 	v.bandsOf(a, []injector.Run{run}, c, &spec{})
 	var top, sum, hit int64
 	for _, p := range points {
@@ -141,7 +151,7 @@ func (v view) tries(a axis, run injector.Run, points []injector.Point) *Chart {
 		tall("f-quiet", p.Attempts-p.Injected, p.Injected)
 		tall("f-chaos", p.Injected, 0)
 	}
-	c.Summary = slo.Count(sum) + " tries, " + slo.Count(hit) + " injected"
+	c.Summary = slo.Count(sum) + " tries reached the fault, " + slo.Count(hit) + " injected"
 	return c
 }
 
@@ -192,5 +202,5 @@ func (v view) runFacts(r injector.Run) []Fact {
 		}
 	}
 	return append(facts, Fact{Name: "Target", Text: r.Service, Link: &Link{Href: serviceHref(r.Service)}},
-		Fact{Name: "Scenario", Text: r.Scenario}, Fact{Name: "Epoch", Text: slo.Count(r.Epoch)})
+		Fact{Name: "Scenario", Text: r.Scenario}, Fact{Name: "Epoch", Text: strconv.FormatInt(r.Epoch, 10)})
 }

@@ -275,7 +275,7 @@ func (v view) logLine(e injector.Event) LogLine {
 		l.Class, l.Icon = "fg-emergency", "s-emergency"
 	case e.Kind == "state" && strings.Contains(strings.ToLower(e.Text), "inject"):
 		l.Class, l.Icon = "fg-chaos", "s-chaos"
-	case e.Kind == "receipt":
+	case e.Kind == "receipt", e.Kind == "state" && strings.Contains(e.Text, "passed"):
 		l.Class, l.Icon = "fg-normal", "s-normal"
 	}
 	return l

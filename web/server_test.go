@@ -170,12 +170,12 @@ func until(t *testing.T, lines *bufio.Scanner, prefix string) string {
 	return ""
 }
 
-func TestStreamOutlivesWriteTimeout(t *testing.T) {
+func TestStreamOutlivesTheTimeouts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s := shop(noon).server(t)
 	srv := httptest.NewUnstartedServer(s.Handler())
-	srv.Config.WriteTimeout = 150 * time.Millisecond
+	srv.Config.WriteTimeout, srv.Config.ReadTimeout = 150*time.Millisecond, 150*time.Millisecond
 	srv.Start()
 	defer srv.Close()
 	lines := stream(t, ctx, srv.URL, "")

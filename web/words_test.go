@@ -57,7 +57,7 @@ func TestTimes(t *testing.T) {
 func TestNiceHoldsItsRange(t *testing.T) {
 	for _, r := range [][2]float64{{0, 1}, {0, 0}, {0, 3.4}, {-5.6, 100}, {-24_000, 100}, {0, 17}, {0, 0.003}} {
 		from, to, ticks := nice(r[0], r[1])
-		if from > r[0] || to < r[1] || len(ticks) < 3 || len(ticks) > 7 || ticks[0] != from || math.Abs(ticks[len(ticks)-1]-to) > 1e-9 {
+		if from > r[0] || to < r[1] || len(ticks) < 4 || len(ticks) > 7 || ticks[0] != from || math.Abs(ticks[len(ticks)-1]-to) > 1e-9 {
 			t.Errorf("%v: %v to %v by %v", r, from, to, ticks)
 		}
 	}

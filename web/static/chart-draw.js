@@ -52,7 +52,7 @@ export function draw(host, spec, data, height, onCursor) {
   const plot = new uPlot({
     width: Math.max(host.clientWidth, 200), height,
     legend: { show: false },
-    padding: [8, 12, 0, 0],
+    padding: [8, 16, 0, 0],
     tzDate: (/** @type {number} */ at) => uPlot.tzDate(new Date(at * 1000), zone),
     scales: { x: { time: true, range: () => [state.spec.from, state.spec.to] }, y: { range: () => [state.spec.min, state.spec.max] } },
     axes: [
