@@ -120,12 +120,6 @@ func (s *Server) Stream() http.Handler {
 		wake, leave := s.hub.join()
 		defer leave()
 		out := &events{w: w, rc: http.NewResponseController(w), patience: 2 * s.cfg.Heartbeat}
-		// The server watches an idle connection for its end by a read, and a read
-		// timeout would look like one: the stream would be cut at that age.
-		if err := out.rc.SetReadDeadline(time.Time{}); err != nil {
-			http.Error(w, "this connection cannot hold a stream", http.StatusInternalServerError)
-			return
-		}
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream; charset=utf-8")
 		h.Set("Cache-Control", "no-store")
