@@ -215,14 +215,14 @@ func (g *Gateway) serve(x *exchange.Exchange) error {
 	if s == nil {
 		return g.refuse(x, &exchange.Refusal{Policy: "route", Reason: "no_configuration", Status: http.StatusServiceUnavailable, RetryAfter: time.Second})
 	}
-	i, verdict := s.find(&x.Request)
+	i, verdict := s.find(x)
 	switch verdict {
 	case route.NotFound:
 		return g.refuse(x, &exchange.Refusal{Policy: "route", Reason: "no_route", Status: http.StatusNotFound})
 	case route.NotAllowed:
 		err := g.refuse(x, &exchange.Refusal{Policy: "route", Reason: "method", Status: http.StatusMethodNotAllowed})
 		if err == nil {
-			x.Response.Head.Set("Allow", s.allowed(&x.Request))
+			x.Response.Head.Set("Allow", s.allowed(x))
 		}
 		return err
 	}

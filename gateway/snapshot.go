@@ -69,16 +69,17 @@ func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
 	return s, nil
 }
 
-// find finds the route of q. A method that chi's tree does not know is taken by
+// find finds the route of x. A method that chi's tree does not know is taken by
 // routes that name no methods.
-func (s *snapshot) find(q *exchange.Request) (int, route.Verdict) {
-	i, verdict := s.table.Find(q)
+func (s *snapshot) find(x *exchange.Exchange) (int, route.Verdict) {
+	q := &x.Request
+	i, verdict := s.table.Find(q, s.facts(x))
 	if verdict == route.Found || slices.Contains(route.Methods(), q.Method) {
 		return i, verdict
 	}
 	method := q.Method
 	q.Method = "GET"
-	i, verdict = s.table.Find(q)
+	i, verdict = s.table.Find(q, s.facts(x))
 	q.Method = method
 	if verdict == route.Found && len(s.routes[i].route.Match.Methods) > 0 {
 		return -1, route.NotAllowed
@@ -86,8 +87,26 @@ func (s *snapshot) find(q *exchange.Request) (int, route.Verdict) {
 	return i, verdict
 }
 
-func (s *snapshot) allowed(q *exchange.Request) string {
-	return strings.Join(s.table.Allowed(q), ", ")
+func (s *snapshot) allowed(x *exchange.Exchange) string {
+	return strings.Join(s.table.Allowed(&x.Request, s.facts(x)), ", ")
+}
+
+// facts are read off x alone, so that a request that is routed twice comes to
+// the same route.
+func (s *snapshot) facts(x *exchange.Exchange) route.Facts {
+	f := route.Facts{Now: x.Event.Start}
+	if s.table.AsksCaller() {
+		f.Caller = s.caller(&x.Request)
+	}
+	return f
+}
+
+// caller is whom the request says it comes from.
+func (s *snapshot) caller(q *exchange.Request) string {
+	if header := s.cfg.Gateway.CallerHeader; header != "" {
+		return label(q.Head.Get(header))
+	}
+	return ""
 }
 
 // registry is the state of policies: what outlives a snapshot, by the identity

@@ -85,7 +85,7 @@ func Explain(cfg *config.Config, s Sample) (Answer, error) {
 		return Answer{}, fmt.Errorf("explain: %w", err)
 	}
 	a := Answer{Route: "unmatched", Revision: cfg.Revision, Tries: []Try{}}
-	i, verdict := table.Find(s.request())
+	i, verdict := table.Find(s.request(), s.routeFacts(cfg))
 	switch verdict {
 	case route.NotFound:
 		a.Status = 404
@@ -145,6 +145,18 @@ func (s Sample) request() *exchange.Request {
 	return req
 }
 
+// routeFacts are what routing asks beside the request.
+func (s Sample) routeFacts(cfg *config.Config) route.Facts {
+	return route.Facts{Caller: find(s.Headers, cfg.Gateway.CallerHeader), Now: s.now()}
+}
+
+func (s Sample) now() time.Time {
+	if s.At.IsZero() {
+		return time.Unix(0, 0)
+	}
+	return s.At
+}
+
 // at is one call of a simulation.
 type at struct{ begins, wait time.Duration }
 
@@ -189,10 +201,7 @@ func (s Sample) facts(r config.Route, kind exchange.Kind, retries int, other boo
 	if replay == 0 {
 		replay = retry.DefaultReplayCap
 	}
-	now := s.At
-	if now.IsZero() {
-		now = time.Unix(0, 0)
-	}
+	now := s.now()
 	f := retry.Facts{
 		Retries: retries, Kind: kind, Status: s.Status, Method: s.method(), OtherHost: other, Now: now,
 		Replayable:     s.BodyBytes >= 0 && s.BodyBytes <= replay,

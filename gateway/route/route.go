@@ -1,23 +1,23 @@
 // Package route finds the route of a request: chi's tree over method and path,
-// one tree for each host and set of headers that routes ask for.
+// one tree for each set of other conditions that routes make.
 //
 // A Table is compiled once for a snapshot and never changes, so it needs no lock.
 package route
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"breakwater/gateway/exchange"
 
 	"github.com/go-chi/chi/v5"
 )
 
-// Match says which requests a route takes.
+// Match says which requests a route takes: those that meet all of it.
 type Match struct {
 	// Host is a host name without port, or "*.example.com" for any name under
 	// it; "" takes every host.
@@ -26,14 +26,26 @@ type Match struct {
 	Methods []string `json:"methods,omitempty"`
 	// Path is a pattern of chi: /orders/{id}, /static/*.
 	Path string `json:"path"`
-	// Headers must all be there with exactly these values.
+	// Headers must all be there.
 	Headers []Header `json:"headers,omitempty"`
+	// Callers are the names of whom it is for; empty takes everybody.
+	Callers []string `json:"callers,omitempty"`
+	// Windows are when it is there: in any one of them; empty is always.
+	Windows []Window `json:"windows,omitempty"`
 }
 
-// Header is a field and the value it must have.
+// Header is a field that must be there, with exactly this value or, where
+// Present, with any.
 type Header struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Present bool   `json:"present,omitempty"`
+}
+
+// Facts are what a match may ask beside the request itself.
+type Facts struct {
+	Caller string    // as the event names it
+	Now    time.Time // of the request's arrival
 }
 
 // Verdict is what a Table says of a request.
@@ -46,23 +58,24 @@ const (
 	Found
 )
 
+var standard = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
+
 // Methods returns the methods a route may name.
-func Methods() []string {
-	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
-}
+func Methods() []string { return slices.Clone(standard) }
 
 // Table finds routes. It is safe for concurrent use.
 type Table struct {
-	groups   []*group
+	exact    map[string][]*group // by host
+	rest     []*group            // wildcard hosts, then any
+	callers  bool
 	contexts sync.Pool
 }
 
-// group is the routes that ask for the same host and headers: one chi tree.
+// group is the routes that make the same conditions: one chi tree.
 type group struct {
-	host    string
-	headers []Header
-	tree    *chi.Mux
-	index   map[key]int
+	conditions
+	tree  *chi.Mux
+	index map[key]int
 }
 
 type key struct{ method, pattern string }
@@ -78,52 +91,35 @@ func (e *Error) Error() string { return fmt.Sprintf("route %d: %s", e.Index, e.T
 
 // Compile builds the table of matches; Find answers with an index into it. A
 // pattern chi cannot read, and two matches that take the very same requests, are
-// refused with an *Error.
-//
-// Where several groups could take a request the more special one does: an exact
-// host before "*.host" before any, and more headers before fewer.
+// refused with an *Error. Order says which of several that could take a request
+// does.
 func Compile(matches []Match) (*Table, error) {
-	t := &Table{contexts: sync.Pool{New: func() any { return chi.NewRouteContext() }}}
+	t := &Table{exact: map[string][]*group{}, contexts: sync.Pool{New: func() any { return chi.NewRouteContext() }}}
+	var groups []*group
 	for i, m := range matches {
-		if err := t.group(m).add(i, m); err != nil {
+		want := conditionsOf(m)
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.id == want.id })
+		if at < 0 {
+			at, groups = len(groups), append(groups, &group{conditions: want, tree: chi.NewRouter(), index: map[key]int{}})
+		}
+		if err := groups[at].add(i, m); err != nil {
 			return nil, err
 		}
+		t.callers = t.callers || len(m.Callers) > 0
 	}
-	slices.SortStableFunc(t.groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(rank(b.host), rank(a.host)), cmp.Compare(len(b.headers), len(a.headers)))
-	})
+	slices.SortStableFunc(groups, func(a, b *group) int { return order(&a.conditions, &b.conditions) })
+	for _, g := range groups {
+		if g.host != "" && !strings.HasPrefix(g.host, "*.") {
+			t.exact[g.host] = append(t.exact[g.host], g)
+		} else {
+			t.rest = append(t.rest, g)
+		}
+	}
 	return t, nil
 }
 
-// rank orders hosts from any to exact; among wildcards the longer is more special.
-func rank(host string) int {
-	switch {
-	case host == "":
-		return 0
-	case strings.HasPrefix(host, "*."):
-		return len(host)
-	}
-	return 1 << 16
-}
-
-func (t *Table) group(m Match) *group {
-	host := strings.ToLower(m.Host)
-	headers := slices.Clone(m.Headers)
-	for i := range headers {
-		headers[i].Name = http.CanonicalHeaderKey(headers[i].Name)
-	}
-	slices.SortFunc(headers, func(a, b Header) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
-	})
-	for _, g := range t.groups {
-		if g.host == host && slices.Equal(g.headers, headers) {
-			return g
-		}
-	}
-	g := &group{host: host, headers: headers, tree: chi.NewRouter(), index: map[key]int{}}
-	t.groups = append(t.groups, g)
-	return g
-}
+// AsksCaller reports whether any match depends on Facts.Caller.
+func (t *Table) AsksCaller() bool { return t.callers }
 
 func (g *group) add(i int, m Match) (err error) {
 	// chi panics on a pattern it cannot read; here a user wrote the pattern.
@@ -138,11 +134,11 @@ func (g *group) add(i int, m Match) (err error) {
 	}
 	methods := m.Methods
 	if len(methods) == 0 {
-		methods = Methods()
+		methods = standard
 	}
 	for _, method := range methods {
-		if !slices.Contains(Methods(), method) {
-			return &Error{i, -1, fmt.Sprintf("method must be one of %s, got %q", strings.Join(Methods(), " "), method)}
+		if !slices.Contains(standard, method) {
+			return &Error{i, -1, fmt.Sprintf("method must be one of %s, got %q", strings.Join(standard, " "), method)}
 		}
 		if j, taken := g.taken(method, m.Path); taken {
 			return &Error{i, j, fmt.Sprintf("must take requests that no other route takes, got %s %s again", method, m.Path)}
@@ -195,77 +191,50 @@ func shapeOf(pattern string) string {
 
 // Find returns the index of the match that takes req. Path and Host are read in
 // the normal form that the front gives them; a port of Host does not matter.
-func (t *Table) Find(req *exchange.Request) (int, Verdict) {
+func (t *Table) Find(req *exchange.Request, f Facts) (int, Verdict) {
 	ctx := t.contexts.Get().(*chi.Context)
 	defer t.contexts.Put(ctx)
-	for _, g := range t.groups {
-		if !g.takes(req) {
-			continue
-		}
-		if i, ok := g.find(ctx, req.Method, req.Path); ok {
-			return i, Found
-		}
+	host := plainHost(req.Host)
+	if i, ok := t.find(ctx, host, req.Method, req, f); ok {
+		return i, Found
 	}
-	if len(t.allowed(ctx, req)) > 0 {
-		return -1, NotAllowed
+	for _, method := range standard {
+		if _, ok := t.find(ctx, host, method, req, f); ok {
+			return -1, NotAllowed
+		}
 	}
 	return -1, NotFound
 }
 
 // Allowed lists the methods by which req's path could be had, for the Allow
 // header of a 405.
-func (t *Table) Allowed(req *exchange.Request) []string {
+func (t *Table) Allowed(req *exchange.Request, f Facts) (out []string) {
 	ctx := t.contexts.Get().(*chi.Context)
 	defer t.contexts.Put(ctx)
-	return t.allowed(ctx, req)
-}
-
-func (t *Table) allowed(ctx *chi.Context, req *exchange.Request) (out []string) {
-	for _, method := range Methods() {
-		for _, g := range t.groups {
-			if !g.takes(req) {
-				continue
-			}
-			if _, ok := g.find(ctx, method, req.Path); ok {
-				out = append(out, method)
-				break
-			}
+	host := plainHost(req.Host)
+	for _, method := range standard {
+		if _, ok := t.find(ctx, host, method, req, f); ok {
+			out = append(out, method)
 		}
 	}
 	return out
 }
 
-func (g *group) find(ctx *chi.Context, method, path string) (int, bool) {
-	ctx.Reset()
-	pattern := g.tree.Find(ctx, method, path)
-	if pattern == "" {
-		return 0, false
-	}
-	i, ok := g.index[key{method, pattern}]
-	return i, ok
-}
-
-func (g *group) takes(req *exchange.Request) bool {
-	if g.host != "" && !hostMatches(g.host, req.Host) {
-		return false
-	}
-	for _, h := range g.headers {
-		if !slices.ContainsFunc(req.Head.Fields(), func(f exchange.Field) bool {
-			return f.Value == h.Value && strings.EqualFold(f.Name, h.Name)
-		}) {
-			return false
+// find goes through the groups in their order; the first whose tree has the path
+// decides.
+func (t *Table) find(ctx *chi.Context, host, method string, req *exchange.Request, f Facts) (int, bool) {
+	for _, groups := range [2][]*group{t.exact[host], t.rest} {
+		for _, g := range groups {
+			if !g.takes(host, req, f) {
+				continue
+			}
+			ctx.Reset()
+			if pattern := g.tree.Find(ctx, method, req.Path); pattern != "" {
+				if i, ok := g.index[key{method, pattern}]; ok {
+					return i, true
+				}
+			}
 		}
 	}
-	return true
-}
-
-func hostMatches(want, host string) bool {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		host = host[:i]
-	}
-	host = strings.TrimSuffix(host, ".")
-	if under, ok := strings.CutPrefix(want, "*"); ok { // ".example.com"
-		return len(host) > len(under) && strings.EqualFold(host[len(host)-len(under):], under)
-	}
-	return strings.EqualFold(host, want)
+	return 0, false
 }

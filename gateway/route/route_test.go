@@ -36,7 +36,7 @@ func TestFind(t *testing.T) {
 		route.Match{Path: "/orders/{id}", Methods: []string{"GET"}, Host: "*.example.com"},                          // 4
 		route.Match{Path: "/orders/{id}", Headers: []route.Header{{Name: "x-canary", Value: "yes"}}},                // 5
 		route.Match{Path: "/orders/{id:[0-9]+}/lines", Methods: []string{"GET"}},                                    // 6
-		route.Match{Path: "/orders/latest", Methods: []string{"GET"}, Headers: []route.Header{{"X-Tenant", "vip"}}}, // 7
+		route.Match{Path: "/orders/latest", Methods: []string{"GET"}, Headers: []route.Header{{Name: "X-Tenant", Value: "vip"}}}, // 7
 	)
 	tests := []struct {
 		name    string
@@ -64,12 +64,12 @@ func TestFind(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, v := tab.Find(tt.req); got != tt.want || v != tt.verdict {
+			if got, v := tab.Find(tt.req, route.Facts{}); got != tt.want || v != tt.verdict {
 				t.Errorf("got %d, %d, want %d, %d", got, v, tt.want, tt.verdict)
 			}
 		})
 	}
-	if got := tab.Allowed(request("DELETE", "a", "/orders")); !slices.Equal(got, []string{"POST"}) {
+	if got := tab.Allowed(request("DELETE", "a", "/orders"), route.Facts{}); !slices.Equal(got, []string{"POST"}) {
 		t.Errorf("allowed is %v, want POST", got)
 	}
 }
@@ -103,10 +103,10 @@ func TestCompileRefuses(t *testing.T) {
 // The hot path must not pay for routing in garbage.
 func TestFindAllocatesNothing(t *testing.T) {
 	tab := table(t, route.Match{Path: "/orders/{id}", Methods: []string{"GET"}, Host: "shop"},
-		route.Match{Path: "/orders/{id}", Headers: []route.Header{{"X-Canary", "yes"}}})
+		route.Match{Path: "/orders/{id}", Headers: []route.Header{{Name: "X-Canary", Value: "yes"}}})
 	req := request("GET", "shop:80", "/orders/7", "Accept", "*/*")
-	tab.Find(req)
-	if n := testing.AllocsPerRun(1000, func() { tab.Find(req) }); n > 0.1 && !raceEnabled {
+	tab.Find(req, route.Facts{})
+	if n := testing.AllocsPerRun(1000, func() { tab.Find(req, route.Facts{}) }); n > 0.1 && !raceEnabled {
 		t.Errorf("%.2f allocations a request, want none", n)
 	}
 }
@@ -116,6 +116,6 @@ func BenchmarkFind(b *testing.B) {
 	req := request("GET", "shop:80", "/orders/7", "Accept", "*/*")
 	b.ReportAllocs()
 	for b.Loop() {
-		tab.Find(req)
+		tab.Find(req, route.Facts{})
 	}
 }
