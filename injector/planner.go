@@ -66,11 +66,12 @@ func (p *Planner) listen(ctx context.Context) {
 
 // Plan is what holds at now.
 func (p *Planner) Plan(ctx context.Context, now time.Time) (plan.Plan, error) {
-	out, _, err := p.compute(ctx, now)
+	out, _, err := p.compute(ctx, now, 0)
 	return out, err
 }
 
-func (p *Planner) compute(ctx context.Context, now time.Time) (plan.Plan, Stamped, error) {
+// compute is Plan for a poll that has waited here already.
+func (p *Planner) compute(ctx context.Context, now time.Time, waited time.Duration) (plan.Plan, Stamped, error) {
 	var measures []plan.Measure
 	if p.cfg.Measures != nil {
 		var err error
@@ -90,17 +91,19 @@ func (p *Planner) compute(ctx context.Context, now time.Time) (plan.Plan, Stampe
 		return plan.Plan{}, Stamped{}, fmt.Errorf("number the plan: %w", err)
 	}
 	out.Epoch, out.Revision = at.Epoch, at.Revision
-	within(out.Faults, live, now)
+	within(out.Faults, live, now, waited)
 	return out, at, nil
 }
 
-// within shortens leases to what is left of their run's claim: this control may
-// answer polls for a run whose own control has just died.
-func within(faults []plan.Leased, runs []Run, now time.Time) {
+// within ends leases with their run's claim: this control may answer polls for a
+// run whose own control has just died. A gateway counts from when it sent its
+// poll, so what the poll has waited here is added.
+func within(faults []plan.Leased, runs []Run, now time.Time, waited time.Duration) {
 	for i := range faults {
 		for _, r := range runs {
 			if r.ID == faults[i].Fault.Run {
-				faults[i].TTLMS = min(faults[i].TTLMS, max(1, r.LeaseUntil.Sub(now).Milliseconds()))
+				left := r.LeaseUntil.Sub(now) + waited
+				faults[i].TTLMS = min(faults[i].TTLMS, max(1, left.Milliseconds()))
 			}
 		}
 	}
@@ -108,7 +111,7 @@ func within(faults []plan.Leased, runs []Run, now time.Time) {
 
 // current is the number of the plan that holds at now.
 func (p *Planner) current(ctx context.Context, now time.Time) (Stamped, error) {
-	_, at, err := p.compute(ctx, now)
+	_, at, err := p.compute(ctx, now, 0)
 	return at, err
 }
 
@@ -159,6 +162,7 @@ func (p *Planner) save(ctx context.Context, r plan.Receipt) error {
 }
 
 func (p *Planner) await(ctx context.Context, epoch, revision int64, wait time.Duration) (plan.Plan, error) {
+	began := time.Now()
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	look := time.NewTicker(lookEvery)
@@ -169,7 +173,7 @@ func (p *Planner) await(ctx context.Context, epoch, revision int64, wait time.Du
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		out, err := p.Plan(ctx, now)
+		out, _, err := p.compute(ctx, now, time.Since(began))
 		if err != nil || last || wait == 0 || out.Epoch != epoch || out.Revision != revision {
 			return out, err
 		}
