@@ -1,6 +1,9 @@
 package exchange
 
-import "io"
+import (
+	"io"
+	"sync/atomic"
+)
 
 // Body is a request's body. It can keep what was read of it, up to a cap, so
 // that a retry or a mirror can send it again.
@@ -12,9 +15,19 @@ type Body struct {
 	kept []byte
 	pos  int // next byte of kept to be read again
 	max  int
-	lost bool // more went by than kept may hold
-	eof  bool
+	// state is read by others than the goroutine that reads the body.
+	state uint32
 }
+
+// Bits of a body's state.
+const (
+	bodyEOF  = 1 << iota // the source is at its end
+	bodyLost             // more went by than kept may hold
+)
+
+func (b *Body) is(bit uint32) bool { return atomic.LoadUint32(&b.state)&bit != 0 }
+
+func (b *Body) mark(bit uint32) { atomic.OrUint32(&b.state, bit) }
 
 // Set gives the body its source; length -1 means unknown, src nil means none.
 func (b *Body) Set(src io.Reader, length int64) {
@@ -22,7 +35,10 @@ func (b *Body) Set(src io.Reader, length int64) {
 		length = 0
 	}
 	b.reset()
-	b.src, b.Length, b.eof = src, length, src == nil
+	b.src, b.Length = src, length
+	if src == nil {
+		b.mark(bodyEOF)
+	}
 }
 
 // Empty reports whether there is no body at all.
@@ -38,13 +54,13 @@ func (b *Body) Read(p []byte) (int, error) {
 		b.pos += n
 		return n, nil
 	}
-	if b.eof {
+	if b.is(bodyEOF) {
 		return 0, io.EOF
 	}
 	n, err := b.src.Read(p)
-	if n > 0 && !b.lost {
+	if n > 0 && !b.is(bodyLost) {
 		if len(b.kept)+n > b.max {
-			b.lost = true
+			b.mark(bodyLost)
 			b.kept, b.pos = b.kept[:0], 0
 		} else {
 			b.kept = append(b.kept, p[:n]...)
@@ -52,7 +68,7 @@ func (b *Body) Read(p []byte) (int, error) {
 		}
 	}
 	if err == io.EOF {
-		b.eof = true
+		b.mark(bodyEOF)
 	}
 	return n, err
 }
@@ -60,19 +76,20 @@ func (b *Body) Read(p []byte) (int, error) {
 // Rewind makes the next Read start at the first byte, or fails with
 // ErrBodyTooBig where that is gone.
 func (b *Body) Rewind() error {
-	if b.lost {
+	if b.is(bodyLost) {
 		return ErrBodyTooBig
 	}
 	b.pos = 0
 	return nil
 }
 
-// Replayable reports whether the body can certainly be sent a second time.
+// Replayable reports whether the body can certainly be sent a second time. It may
+// be asked while another goroutine reads the body.
 func (b *Body) Replayable() bool {
 	if b.Empty() {
 		return true
 	}
-	return !b.lost && (b.eof || b.Length >= 0 && b.Length <= int64(b.max))
+	return !b.is(bodyLost) && (b.is(bodyEOF) || b.Length >= 0 && b.Length <= int64(b.max))
 }
 
 // Interrupt makes a Read of the source that waits, and every one to come, fail
@@ -97,6 +114,6 @@ type Resumer interface {
 }
 
 // Kept returns the whole body where all of it has been read and kept.
-func (b *Body) Kept() ([]byte, bool) { return b.kept, b.eof && !b.lost }
+func (b *Body) Kept() ([]byte, bool) { return b.kept, atomic.LoadUint32(&b.state) == bodyEOF }
 
 func (b *Body) reset() { *b = Body{kept: b.kept[:0]} }

@@ -43,6 +43,8 @@ type Request struct {
 	Head                 Head
 	Body                 Body
 	Trailer              Head // filled once Body is at its end
+	// Announced are the names of trailers that the client said would come.
+	Announced []string
 	// Upgrade is the one allowed protocol ("websocket") the client asked for, or "".
 	Upgrade string
 }
@@ -97,6 +99,10 @@ type Exchange struct {
 	InboundRetries int
 	// Endpoint is the address balance chose for the try under way.
 	Endpoint string
+	// Streaming says that the answer is a stream: silence bounds it, as Idle says,
+	// and the deadline is its longest life, where it has one.
+	Streaming bool
+	Idle      time.Duration // 0: the standard of whoever waits
 	// Inform passes a 1xx on to the client at once; nil where the client cannot have one.
 	Inform func(status int, head *Head)
 
@@ -124,6 +130,7 @@ func (x *Exchange) Reset() {
 	tries := x.Event.Tries[:0]
 	x.Event = retrylog.Exchange{Tries: tries}
 	x.InboundRetries, x.Endpoint, x.Inform = 0, "", nil
+	x.Streaming, x.Idle = false, 0
 }
 
 func (r *Response) reset() {

@@ -55,6 +55,12 @@ func hopByHop(name string) bool {
 // routing, authentication or anything else that is read before it (RFC 9110
 // section 6.5.1).
 func TrailerAllowed(name string) bool {
+	return AnswerTrailerAllowed(name) && !strings.Contains(name, "_")
+}
+
+// AnswerTrailerAllowed is TrailerAllowed for answers, where an underscore fools
+// nobody: gRPC's metadata may have one.
+func AnswerTrailerAllowed(name string) bool {
 	if hopByHop(name) {
 		return false
 	}
@@ -69,5 +75,5 @@ func TrailerAllowed(name string) bool {
 		"expires", "location", "retry-after", "vary", "retry-count", "x-backend-status", "x-request-id":
 		return false
 	}
-	return !strings.Contains(name, "_")
+	return true
 }

@@ -3,7 +3,6 @@ package timeout
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"breakwater/gateway/exchange"
@@ -27,7 +26,7 @@ func Total(d time.Duration) exchange.Layer {
 			x.SetDeadline(deadline)
 			err := next.Serve(x)
 			if err == nil {
-				if Stream(x) {
+				if x.IsStream() {
 					x.SetDeadline(time.Time{})
 				}
 				return nil
@@ -65,15 +64,22 @@ func PerTry(d time.Duration) exchange.Layer {
 	}
 }
 
-// Stream reports whether the answer is one that lasts for as long as its two
-// ends like, so that a deadline made for answers must not cut it.
-func Stream(x *exchange.Exchange) bool {
-	if x.Response.Tunnel != nil {
-		return true
+// Streams gives an answer that is a stream, which leaves the deadline made for
+// answers at its head, bounds of its own: idle is the longest silence, of the
+// request's body too, and longest the longest life from the head on; 0: none. It
+// stands outside Total.
+func Streams(idle, longest time.Duration) exchange.Layer {
+	return func(next exchange.Service) exchange.Service {
+		return exchange.Func(func(x *exchange.Exchange) error {
+			x.Idle = idle
+			err := next.Serve(x)
+			if err == nil && x.IsStream() {
+				x.Streaming = true
+				if longest > 0 {
+					x.SetDeadline(time.Now().Add(longest))
+				}
+			}
+			return err
+		})
 	}
-	kind := x.Response.Head.Get("Content-Type")
-	if mime, _, _ := strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(mime), "text/event-stream") {
-		return true
-	}
-	return strings.HasPrefix(kind, "application/grpc") && !x.Request.Head.Has("Grpc-Timeout")
 }
