@@ -63,14 +63,25 @@ type Endpoint struct {
 	Instance string `json:"instance,omitempty"`
 	Rack     string `json:"rack,omitempty"`
 	Zone     string `json:"zone,omitempty"`
+	Version  string `json:"version,omitempty"`
 }
 
 // Route is one promise: requests that match go to an upstream under a policy.
 type Route struct {
-	Name     string      `json:"name"`
-	Service  string      `json:"service"`
-	Match    route.Match `json:"match"`
-	Upstream string      `json:"upstream"`
+	Name    string      `json:"name"`
+	Service string      `json:"service"`
+	Match   route.Match `json:"match"`
+	// Upstream is where requests go; with a Split the one of its heaviest branch.
+	Upstream string `json:"upstream"`
+	// Split shares requests out over branches. The choice is made once for each
+	// request, by its id or, where Sticky, by its caller.
+	Split  []Branch `json:"split,omitempty"`
+	Sticky bool     `json:"sticky,omitempty"`
+	// EscapeSplit lets retries leave a branch that failed for the heaviest one.
+	EscapeSplit bool    `json:"retry_escape_split,omitempty"`
+	Mirror      *Mirror `json:"mirror,omitempty"`
+	// MaxBody is how many bytes a request's body may have; 0: any number.
+	MaxBody int64 `json:"max_body,omitempty"`
 	// Timeout is the total, all tries and waits included.
 	Timeout time.Duration `json:"timeout"`
 	Retry   retry.Config  `json:"retry"`
@@ -88,16 +99,6 @@ type Service struct {
 	Owner string `json:"owner,omitempty"`
 	Tier  int    `json:"tier,omitempty"`
 	Core  bool   `json:"core"`
-}
-
-// Upstream returns the upstream called name.
-func (c *Config) Upstream(name string) (Upstream, bool) {
-	for _, u := range c.Upstreams {
-		if u.Name == name {
-			return u, true
-		}
-	}
-	return Upstream{}, false
 }
 
 // Matches returns what the routes match, in the order of Routes, for route.Compile.

@@ -104,7 +104,7 @@ func TestGoodDocuments(t *testing.T) {
 		t.Errorf("gateway %+v", g)
 	}
 	u, ok := c.Upstream("order")
-	if !ok || len(u.Endpoints) != 3 || u.ConnectTimeout != 500*time.Millisecond || u.Endpoints[0] != (Endpoint{"127.0.0.1:9001", "order-1", "a", "z1"}) {
+	if !ok || len(u.Endpoints) != 3 || u.ConnectTimeout != 500*time.Millisecond || u.Endpoints[0] != (Endpoint{Address: "127.0.0.1:9001", Instance: "order-1", Rack: "a", Zone: "z1"}) {
 		t.Errorf("upstream %+v", u)
 	}
 	create, get, health := c.Routes[0], c.Routes[1], c.Routes[2]

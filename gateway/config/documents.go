@@ -72,11 +72,8 @@ func (p *parser) upstream(m *conf.Map) {
 			addr.Errorf("must stand once, got %s again", ep.Address).Coded("E-DUPLICATE")
 		}
 		seen[ep.Address] = true
-		labels := e.Get("labels").Map()
-		ep.Instance = labels.Get("instance").Str("")
-		ep.Rack = labels.Get("rack").Str("")
-		ep.Zone = labels.Get("zone").Str("")
-		labels.Done()
+		l := parseLabels(e.Get("labels"))
+		ep.Instance, ep.Rack, ep.Zone, ep.Version = l.Instance, l.Rack, l.Zone, l.Version
 		e.Done()
 		u.Endpoints = append(u.Endpoints, ep)
 	}
@@ -99,8 +96,11 @@ func (p *parser) service(m *conf.Map) {
 }
 
 func (p *parser) route(m *conf.Map) {
-	at := routePlaces{name: m.Need("name"), service: m.Need("service"), upstream: m.Need("upstream"), timeout: m.Get("timeout")}
-	r := Route{Name: at.name.Name(), Service: at.service.Name(), Upstream: at.upstream.Name()}
+	at := routePlaces{name: m.Need("name"), service: m.Need("service"), timeout: m.Get("timeout")}
+	r := Route{Name: at.name.Name(), Service: at.service.Name()}
+	p.split(m, &r, &at)
+	r.Mirror = parseMirror(m.Get("mirror"), &at.mirror)
+	r.MaxBody = m.Get("max_body").Size(0, 1, 1<<40)
 	r.Timeout = at.timeout.Duration(15*time.Second, time.Millisecond, time.Hour)
 	match := m.Need("match").Map()
 	r.Match.Host = host(match.Get("host"))
@@ -108,11 +108,10 @@ func (p *parser) route(m *conf.Map) {
 	at.path = match.Need("path")
 	r.Match.Path = at.path.Str("")
 	for _, e := range match.Get("headers").Entries() {
-		if !token.MatchString(e.Key) {
-			e.Value.Errorf("must be under a header name, got %q", e.Key)
-		}
-		r.Match.Headers = append(r.Match.Headers, route.Header{Name: canonical(e.Key), Value: e.Value.Str("")})
+		r.Match.Headers = append(r.Match.Headers, headerMatch(e))
 	}
+	r.Match.Callers = callers(match.Get("callers"))
+	r.Match.Windows = windows(match.Get("windows"))
 	match.Done()
 	r.Core, at.ownCore = m.Get("core").Bool(false)
 	r.FaultVisible, _ = m.Get("fault_visible").Bool(false)
@@ -125,6 +124,50 @@ func (p *parser) route(m *conf.Map) {
 	m.Done()
 	p.cfg.Routes = append(p.cfg.Routes, r)
 	p.routes = append(p.routes, at)
+}
+
+// headerMatch reads name: value, name: {exact: value} or name: {present: true}.
+func headerMatch(e conf.Entry) route.Header {
+	if !token.MatchString(e.Key) {
+		e.Value.Errorf("must be under a header name, got %q", e.Key)
+	}
+	h := route.Header{Name: canonical(e.Key)}
+	if !e.Value.IsMap() {
+		h.Value = e.Value.Str("")
+		return h
+	}
+	m := e.Value.Map()
+	exact, present := m.Get("exact"), m.Get("present")
+	h.Value = exact.Str("")
+	if h.Present, _ = present.Bool(false); present.IsBool() && !h.Present {
+		present.Errorf("must be true, got %s", present.Got()).Hint("what asks for a header goes before what does not")
+	}
+	if exact.Present() == present.Present() && len(m.Keys()) != 1 {
+		e.Value.Errorf("must have one of exact and present")
+	}
+	m.Done()
+	return h
+}
+
+// callers reads whom a route is for. A caller is compared with what events call
+// it, so what no event could name is refused.
+func callers(n conf.Node) []string {
+	if n.IsList() && len(n.List()) == 0 {
+		n.Errorf("must name at least one caller, got none").Hint("a route that is for everybody has no callers")
+	}
+	var out []string
+	for _, item := range n.List() {
+		name := item.Str("")
+		if name == "" {
+			continue // said already
+		}
+		if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
+			item.Errorf("must be a caller's name of 1 to 64 plain characters, got %s", item.Got())
+			continue
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
@@ -230,6 +273,10 @@ func address(n conf.Node) string {
 	}
 	if why := forbidden(ip.Unmap()); why != "" {
 		n.Errorf("must not be %s, got %s", why, n.Got()).Coded("E-ADDRESS")
+		return ""
+	}
+	if ip.Is4In6() { // a filter elsewhere may know 127.0.0.1 and not [::ffff:127.0.0.1]
+		n.Errorf("must be a host name or an address in its usual form, got %s", n.Got()).Hint("that is %s", ip.Unmap()).Coded("E-ADDRESS")
 		return ""
 	}
 	return s

@@ -55,9 +55,11 @@ type parser struct {
 
 // routePlaces are the nodes of a route that cross-checks speak of.
 type routePlaces struct {
-	name, service, upstream, path, timeout conf.Node
-	ownRetry, ownCore                      bool
-	rules                                  rules
+	name, service, path, timeout conf.Node
+	upstream, mirror             conf.Node
+	split                        []branchPlaces
+	ownRetry, ownCore            bool
+	rules                        rules
 }
 
 func (p *parser) document(d conf.Document) {
@@ -126,11 +128,7 @@ func (p *parser) crossCheck() {
 	}
 	for i := range p.cfg.Routes {
 		r, at := &p.cfg.Routes[i], p.routes[i]
-		if _, ok := known[r.Upstream]; !ok && r.Upstream != "" {
-			at.upstream.Errorf("must be the name of an Upstream document, got %s", r.Upstream).Coded("E-UPSTREAM")
-		} else {
-			known[r.Upstream] = true
-		}
+		p.checkTargets(r, &at, known)
 		if len(p.services) > 0 && r.Service != "" && !p.services[r.Service] {
 			at.service.Warnf("has no Service document: nobody owns it").Coded("W-SERVICE")
 		}
