@@ -169,6 +169,9 @@ func (r *registry) keep(s *snapshot) {
 	shaped := map[wireKey]bool{}
 	for _, up := range s.cfg.Upstreams {
 		named[up.Name] = true
+		if pool := r.pools[up.Name]; pool != nil {
+			pool.Keep(addresses(up))
+		}
 		shaped[wireKey{up.Name, up.ConnectTimeout}] = true
 	}
 	for name := range r.pools {
@@ -183,6 +186,14 @@ func (r *registry) keep(s *snapshot) {
 			delete(r.wires, key)
 		}
 	}
+}
+
+func addresses(up config.Upstream) []string {
+	list := make([]string, len(up.Endpoints))
+	for i, e := range up.Endpoints {
+		list[i] = e.Address
+	}
+	return list
 }
 
 func (r *registry) tick(now time.Time) {

@@ -1,10 +1,12 @@
 // Package balance chooses the endpoint of a try: of two drawn at random the one
 // with the lower cost, which is its peak-sensitive latency average times the
-// requests it has in flight plus one.
+// requests it has in flight plus one. Endpoints that fail again and again, or
+// that probes find ill, are left out for a while.
 package balance
 
 import (
-	"math"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +23,15 @@ type Config struct {
 	// SlowStart is how long an endpoint added to a running pool is made to look
 	// dearer than it is, so that cold caches are not met by a full share. 0: off.
 	SlowStart time.Duration
+	Ejection  Ejection
+	// PanicPPM is the share of ready endpoints under which readiness is not looked
+	// at any more: better all of them than too few. 0: off, and with none ready
+	// tries are refused at once.
+	PanicPPM int64
 	// Rand draws from [0, 1); it must be safe for concurrent use.
 	Rand func() float64
+	// Changed is told of endpoints that were ejected; nil: nobody is.
+	Changed func(Change)
 }
 
 // Penalty is the least a failed try is taken to have needed, so that an endpoint
@@ -39,174 +48,6 @@ const (
 	coldest = 0.1
 )
 
-// Average is a peak-sensitive moving average: up at once, down with time. The
-// zero value knows nothing.
-type Average struct {
-	value float64 // nanoseconds
-	at    time.Time
-}
-
-// Read is the average decayed to now. It changes nothing: how often an endpoint
-// is looked at must not matter.
-func (a Average) Read(tau time.Duration, now time.Time) float64 {
-	dt := max(now.Sub(a.at), 0)
-	return a.value * math.Exp(-float64(dt)/float64(tau))
-}
-
-// Observe takes a sample in at now.
-func (a *Average) Observe(tau time.Duration, now time.Time, sample time.Duration) {
-	w := math.Exp(-float64(max(now.Sub(a.at), 0)) / float64(tau))
-	decayed, rtt := a.value*w, float64(sample)
-	if rtt > decayed {
-		a.value = rtt
-	} else {
-		a.value = decayed + rtt*(1-w)
-	}
-	a.at = now
-}
-
-// raise takes in a sample that is only a lower bound.
-func (a *Average) raise(tau time.Duration, now time.Time, sample time.Duration) {
-	if float64(sample) > a.Read(tau, now) {
-		a.value, a.at = float64(sample), now
-	}
-}
-
-// Pool is what is known of the endpoints of one upstream. It outlives snapshots.
-type Pool struct {
-	mu    sync.Mutex
-	nodes map[string]*Endpoint
-}
-
-// NewPool returns a pool that knows nothing yet.
-func NewPool() *Pool { return &Pool{nodes: map[string]*Endpoint{}} }
-
-// Endpoint is what is known of one endpoint.
-type Endpoint struct {
-	Address string
-
-	inFlight atomic.Int64
-	mu       sync.Mutex
-	average  Average
-	since    time.Time // when it joined a running pool; zero: it was there from the start
-}
-
-// Endpoints returns the state of each address, made where there is none yet, and
-// forgets those that are not named any more. A request under way keeps its own.
-func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
-	cfg = cfg.filled()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	running := len(p.nodes) > 0
-	nodes := make(map[string]*Endpoint, len(cfg.Endpoints))
-	list := make([]*Endpoint, 0, len(cfg.Endpoints))
-	for _, address := range cfg.Endpoints {
-		e := p.nodes[address]
-		if e == nil {
-			e = &Endpoint{Address: address, average: Average{float64(cfg.Seed), now}}
-			if running {
-				e.since = now
-			}
-		}
-		nodes[address] = e
-		list = append(list, e)
-	}
-	p.nodes = nodes
-	return list
-}
-
-// Cost is what a request more would cost there.
-func (e *Endpoint) Cost(cfg Config, now time.Time) float64 {
-	e.mu.Lock()
-	cost := e.average.Read(cfg.Tau, now)
-	since := e.since
-	e.mu.Unlock()
-	cost *= float64(e.inFlight.Load() + 1)
-	if age := now.Sub(since); !since.IsZero() && age < cfg.SlowStart {
-		cost /= max(coldest, float64(age)/float64(cfg.SlowStart))
-	}
-	return cost
-}
-
-// InFlight is the number of tries it has under way.
-func (e *Endpoint) InFlight() int64 { return e.inFlight.Load() }
-
-// Observe takes in how a try went: outcome o and status after took, and the
-// Retry-After of the answer (0: none).
-func (e *Endpoint) Observe(cfg Config, now time.Time, r Result) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case r.Outcome == retrylog.ClientAbort:
-		e.average.raise(cfg.Tau, now, r.Took) // how long it would have taken nobody knows
-	case r.Outcome == retrylog.UpstreamFailure, r.Outcome == retrylog.Timeout, r.Status == 429:
-		e.average.Observe(cfg.Tau, now, max(r.Took, Penalty, min(r.RetryAfter, MaxRetryAfter)))
-	case r.Outcome == retrylog.OK:
-		e.average.Observe(cfg.Tau, now, r.Took)
-	}
-}
-
-// Result is how a try went.
-type Result struct {
-	Outcome    retrylog.Outcome
-	Status     int
-	Took       time.Duration // to the head of the answer
-	RetryAfter time.Duration // 0: none
-}
-
-// End implements exchange.Ender: the try is over, body and all.
-func (e *Endpoint) End(*exchange.Exchange, retrylog.Outcome) { e.inFlight.Add(-1) }
-
-// Pick returns the endpoint for the next try, or nil where there is none: one
-// that none of tries went to, as long as there is such a one.
-func Pick(cfg Config, from []*Endpoint, tries []retrylog.Try, now time.Time) *Endpoint {
-	fresh := func(e *Endpoint) bool {
-		for i := range tries {
-			if tries[i].Endpoint == e.Address {
-				return false
-			}
-		}
-		return true
-	}
-	n := 0
-	for _, e := range from {
-		if fresh(e) {
-			n++
-		}
-	}
-	if n == 0 { // all were tried: once more round
-		n, fresh = len(from), func(*Endpoint) bool { return true }
-	}
-	nth := func(i int) *Endpoint {
-		for _, e := range from {
-			if !fresh(e) {
-				continue
-			}
-			if i == 0 {
-				return e
-			}
-			i--
-		}
-		return nil
-	}
-	switch n {
-	case 0:
-		return nil
-	case 1:
-		return nth(0)
-	}
-	i := int(cfg.Rand() * float64(n))
-	j := int(cfg.Rand() * float64(n-1))
-	if j >= i {
-		j++ // distinct: the second is drawn from those that are left
-	}
-	a, b := nth(i), nth(j)
-	if b.Cost(cfg, now) < a.Cost(cfg, now) {
-		return b
-	}
-	return a
-}
-
 func (c Config) filled() Config {
 	if c.Tau <= 0 {
 		c.Tau = defaultTau
@@ -217,11 +58,109 @@ func (c Config) filled() Config {
 	return c
 }
 
+// Pool is what is known of the endpoints of one upstream. It outlives snapshots.
+type Pool struct {
+	mu      sync.Mutex // of changes; picks and results do not take it
+	nodes   map[string]*Endpoint
+	serving bool // what joins from now on joins others that have traffic
+}
+
+// NewPool returns a pool that knows nothing yet.
+func NewPool() *Pool { return &Pool{nodes: map[string]*Endpoint{}} }
+
+// Endpoint is what is known of one endpoint.
+type Endpoint struct {
+	Address string
+
+	average  cell
+	inFlight atomic.Int64
+	since    time.Time // when it joined a running pool; zero: it was there from the start
+	readiness
+}
+
+func newEndpoint(address string, a Average) *Endpoint {
+	e := &Endpoint{Address: address, average: cell{base: a.at}}
+	e.average.word.Store(e.average.pack(a))
+	return e
+}
+
+// Endpoints returns the state of each address of cfg, made where there is none
+// yet. It forgets none: several routes may use parts of one upstream.
+func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
+	cfg = cfg.filled()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]*Endpoint, 0, len(cfg.Endpoints))
+	for _, address := range cfg.Endpoints {
+		e := p.nodes[address]
+		if e == nil {
+			e = newEndpoint(address, Average{float64(cfg.Seed), now})
+			if p.serving {
+				e.since = now
+			}
+			p.nodes[address] = e
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// Keep forgets all endpoints but those named. A request under way keeps its own.
+func (p *Pool) Keep(addresses []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.nodes, func(address string, _ *Endpoint) bool { return !slices.Contains(addresses, address) })
+	p.serving = true
+}
+
+// Cost is what a request more would cost there.
+func (e *Endpoint) Cost(cfg *Config, now time.Time) float64 {
+	cost := e.average.read(cfg.Tau, now) * float64(e.inFlight.Load()+1)
+	if cfg.SlowStart > 0 && !e.since.IsZero() {
+		if age := now.Sub(e.since); age < cfg.SlowStart {
+			cost /= max(coldest, float64(age)/float64(cfg.SlowStart))
+		}
+	}
+	return cost
+}
+
+// InFlight is the number of tries it has under way.
+func (e *Endpoint) InFlight() int64 { return e.inFlight.Load() }
+
+// Result is how a try went.
+type Result struct {
+	Outcome    retrylog.Outcome
+	Status     int
+	Took       time.Duration // to the head of the answer
+	RetryAfter time.Duration // 0: none
+}
+
+// Observe takes in how long a try took, as far as its end says so.
+func (e *Endpoint) Observe(cfg *Config, now time.Time, r Result) {
+	switch {
+	case r.Outcome == retrylog.ClientAbort:
+		e.average.observe(cfg.Tau, now, r.Took, true) // how long it would have taken nobody knows
+	case r.Outcome == retrylog.UpstreamFailure, r.Outcome == retrylog.Timeout, r.Status == 429:
+		e.average.observe(cfg.Tau, now, max(r.Took, Penalty, min(r.RetryAfter, MaxRetryAfter)), false)
+	case r.Outcome == retrylog.OK:
+		e.average.observe(cfg.Tau, now, r.Took, false)
+	}
+}
+
+// End implements exchange.Ender: the try is over, body and all.
+func (e *Endpoint) End(*exchange.Exchange, retrylog.Outcome) { e.inFlight.Add(-1) }
+
 // Stats is the state of one endpoint, for people.
 type Stats struct {
 	Address  string
 	InFlight int64
 	CostMS   float64 // of one more request
+	State    State
+	// Failures in a row that count towards an ejection.
+	Failures  int64
+	Ejections int64 // since the endpoint is known
+	// OutFor is how long an ejection still lasts.
+	OutFor time.Duration
 }
 
 // Stats returns the state of every endpoint at now, by the standard figures and
@@ -232,7 +171,10 @@ func (p *Pool) Stats(now time.Time) []Stats {
 	defer p.mu.Unlock()
 	out := make([]Stats, 0, len(p.nodes))
 	for _, e := range p.nodes {
-		out = append(out, Stats{e.Address, e.InFlight(), e.Cost(cfg, now) / float64(time.Millisecond)})
+		out = append(out, Stats{
+			Address: e.Address, InFlight: e.InFlight(), CostMS: e.Cost(&cfg, now) / float64(time.Millisecond),
+			State: e.State(now), Failures: e.failures.Load(), Ejections: e.ejections.Load(), OutFor: e.outFor(now),
+		})
 	}
 	return out
 }

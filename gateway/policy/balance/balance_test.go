@@ -61,7 +61,7 @@ func TestPolicies_V43(t *testing.T) {
 
 // known makes an endpoint with a stored average and some tries in flight.
 func known(address string, average float64, pending int64) *Endpoint {
-	e := &Endpoint{Address: address, average: Average{float64(ms(average)), epoch}}
+	e := newEndpoint(address, Average{float64(ms(average)), epoch})
 	e.inFlight.Store(pending)
 	return e
 }
@@ -86,7 +86,7 @@ func TestPick(t *testing.T) {
 	}{
 		{"V-44 latency and load multiply", []*Endpoint{known("a", 20, 4), known("b", 45, 1)}, nil, epoch, "b"},
 		{"V-45 an idle slow one still loses", []*Endpoint{
-			{Address: "a", average: Average{float64(ms(100)), at(10)}}, known("c", 500, 0)}, nil, at(10), "a"},
+			newEndpoint("a", Average{float64(ms(100)), at(10)}), known("c", 500, 0)}, nil, at(10), "a"},
 		{"a tie goes to the first draw", []*Endpoint{known("a", 20, 0), known("b", 20, 0)}, nil, epoch, "a"},
 		{"the only one is taken as it is", []*Endpoint{known("a", 5000, 99)}, nil, epoch, "a"},
 		{"one already tried is left out", []*Endpoint{known("a", 1, 0), known("b", 5000, 9)},
@@ -96,17 +96,17 @@ func TestPick(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Pick(cfg, tt.from, tt.tries, tt.now); got == nil || got.Address != tt.want {
+			if got := Pick(&cfg, tt.from, tt.tries, tt.now); got == nil || got.Address != tt.want {
 				t.Errorf("picked %+v, want %s", got, tt.want)
 			}
 		})
 	}
-	if got := Pick(cfg, nil, nil, epoch); got != nil {
+	if got := Pick(&cfg, nil, nil, epoch); got != nil {
 		t.Errorf("picked %s out of none", got.Address)
 	}
-	near(t, "V-44: cost of a", known("a", 20, 4).Cost(cfg, epoch)/1e6, 100, 0.001)
-	near(t, "V-44: cost of b", known("b", 45, 1).Cost(cfg, epoch)/1e6, 90, 0.001)
-	near(t, "V-45: c after 10 s", known("c", 500, 0).Cost(cfg, at(10))/1e6, 183.94, 0.001)
+	near(t, "V-44: cost of a", known("a", 20, 4).Cost(&cfg, epoch)/1e6, 100, 0.001)
+	near(t, "V-44: cost of b", known("b", 45, 1).Cost(&cfg, epoch)/1e6, 90, 0.001)
+	near(t, "V-45: c after 10 s", known("c", 500, 0).Cost(&cfg, at(10))/1e6, 183.94, 0.001)
 }
 
 func TestPickDrawsDistinctAndEven(t *testing.T) {
@@ -117,7 +117,7 @@ func TestPickDrawsDistinctAndEven(t *testing.T) {
 	for i := range 30 {
 		for j := range 30 {
 			cfg := Config{Tau: tau, Rand: draws(float64(i)/30, float64(j)/30)}
-			counts[Pick(cfg, from, nil, epoch).Address]++
+			counts[Pick(&cfg, from, nil, epoch).Address]++
 		}
 	}
 	for _, e := range from {
@@ -146,8 +146,8 @@ func TestObserve(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e := known("a", 100, 0)
-			e.Observe(cfg, epoch, tt.r)
-			near(t, "average", e.average.Read(tau, epoch)/1e6, tt.want, 0.001)
+			e.Observe(&cfg, epoch, tt.r)
+			near(t, "average", e.average.read(tau, epoch)/1e6, tt.want, max(0.001, tt.want*1e-6)) // of 24 bits
 		})
 	}
 }
@@ -156,16 +156,21 @@ func TestSlowStart(t *testing.T) {
 	cfg := Config{Endpoints: []string{"a"}, Tau: tau, SlowStart: 10 * time.Second}
 	p := NewPool()
 	first := p.Endpoints(cfg, epoch)[0]
+	p.Keep(cfg.Endpoints)
 	cfg.Endpoints = []string{"a", "b"}
 	both := p.Endpoints(cfg, epoch)
 	if both[0] != first {
 		t.Error("a reload forgot an endpoint")
 	}
-	if a, b := both[0].Cost(cfg, epoch), both[1].Cost(cfg, epoch); b < 9.9*a {
+	if a, b := both[0].Cost(&cfg, epoch), both[1].Cost(&cfg, epoch); b < 9.9*a {
 		t.Errorf("a new endpoint costs %.0f beside %.0f, want ten times as much", b, a)
 	}
-	if a, b := both[0].Cost(cfg, at(10)), both[1].Cost(cfg, at(10)); a != b {
+	if a, b := both[0].Cost(&cfg, at(10)), both[1].Cost(&cfg, at(10)); a != b {
 		t.Errorf("after the slow start it costs %.0f beside %.0f", b, a)
+	}
+	p.Keep([]string{"b"})
+	if s := p.Stats(epoch); len(s) != 1 || s[0].Address != "b" {
+		t.Errorf("kept %v, want only b", s)
 	}
 }
 

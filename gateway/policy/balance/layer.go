@@ -16,15 +16,23 @@ func Layer(cfg Config, p *Pool) exchange.Layer {
 	cfg = cfg.filled()
 	endpoints := p.Endpoints(cfg, time.Now())
 	return func(next exchange.Service) exchange.Service {
-		return exchange.Func(func(x *exchange.Exchange) error { return serve(x, cfg, endpoints, next) })
+		return &balancer{cfg, p, endpoints, next}
 	}
 }
 
-func serve(x *exchange.Exchange, cfg Config, endpoints []*Endpoint, next exchange.Service) error {
+type balancer struct {
+	cfg       Config
+	pool      *Pool
+	endpoints []*Endpoint
+	next      exchange.Service
+}
+
+// Serve implements exchange.Service.
+func (b *balancer) Serve(x *exchange.Exchange) error {
 	start := time.Now()
-	e := Pick(cfg, endpoints, x.Event.Tries, start)
+	e := Pick(&b.cfg, b.endpoints, x.Event.Tries, start)
 	if e == nil {
-		return &exchange.Refusal{Policy: "balance", Reason: "no_endpoint", Status: 503}
+		return &exchange.Refusal{Policy: "balance", Reason: "no_endpoint", Status: 503, RetryAfter: soonest(b.endpoints, start)}
 	}
 	x.Endpoint = e.Address
 	x.Event.Tries = append(x.Event.Tries, retrylog.Try{Endpoint: e.Address})
@@ -32,7 +40,7 @@ func serve(x *exchange.Exchange, cfg Config, endpoints []*Endpoint, next exchang
 	e.inFlight.Add(1)
 	x.OnEnd(e)
 
-	err := next.Serve(x)
+	err := b.next.Serve(x)
 
 	now := time.Now()
 	r := Result{Outcome: exchange.Classify(err, x.Response.Status), Status: x.Response.Status, Took: now.Sub(start)}
@@ -44,7 +52,8 @@ func serve(x *exchange.Exchange, cfg Config, endpoints []*Endpoint, next exchang
 	} else if try.Kind == "" {
 		try.Kind = string(kind(err, r.Outcome))
 	}
-	e.Observe(cfg, now, r)
+	e.Observe(&b.cfg, now, r)
+	b.pool.judge(&b.cfg, e, b.endpoints, now, r)
 	if err != nil {
 		x.EndTo(mark, r.Outcome)
 	}
