@@ -48,8 +48,10 @@ func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
 		return nil, fmt.Errorf("encode the configuration: %w", err)
 	}
 	for _, r := range cfg.Routes {
-		if _, ok := cfg.Upstream(r.Upstream); !ok {
-			return nil, fmt.Errorf("route %s: no upstream is called %q", r.Name, r.Upstream)
+		for _, name := range cfg.Targets(r) {
+			if _, ok := cfg.Upstream(name); !ok {
+				return nil, fmt.Errorf("route %s: no upstream is called %q", r.Name, name)
+			}
 		}
 	}
 	s := &snapshot{
@@ -63,8 +65,11 @@ func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
 		s.env = cfg.Gateway.Env
 	}
 	for _, r := range cfg.Routes {
-		up, _ := cfg.Upstream(r.Upstream)
-		s.routes = append(s.routes, compiled{r, g.stack(s, r, up)})
+		service, err := g.stack(s, r)
+		if err != nil {
+			return nil, fmt.Errorf("route %s: %w", r.Name, err)
+		}
+		s.routes = append(s.routes, compiled{r, service})
 	}
 	return s, nil
 }
@@ -167,7 +172,7 @@ func (r *registry) keep(s *snapshot) {
 	defer r.mu.Unlock()
 	named := map[string]bool{}
 	shaped := map[wireKey]bool{}
-	for _, up := range s.cfg.Upstreams {
+	for _, up := range s.cfg.Pools() {
 		named[up.Name] = true
 		if pool := r.pools[up.Name]; pool != nil {
 			pool.Keep(addresses(up))

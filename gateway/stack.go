@@ -2,41 +2,44 @@ package gateway
 
 import (
 	"io"
+	"net/http"
 	"time"
 
 	"breakwater/gateway/config"
 	"breakwater/gateway/exchange"
 	"breakwater/gateway/policy/balance"
 	"breakwater/gateway/policy/fault"
-	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/policy/timeout"
 )
 
 // stack is what a request of r passes through, the outermost first.
-func (g *Gateway) stack(s *snapshot, r config.Route, up config.Upstream) exchange.Service {
-	addresses := make([]string, len(up.Endpoints))
-	for i, e := range up.Endpoints {
-		addresses[i] = e.Address
+func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
+	branches, err := g.branches(s, r)
+	if err != nil {
+		return nil, err
 	}
 	replay := r.Retry.ReplayCap
 	if replay <= 0 || replay > smallBody {
 		replay = smallBody
 	}
-	site := fault.Site{Service: r.Service, Route: r.Name, Exempt: r.NoFaults}
-	return exchange.Chain(g.state.wire(up),
+	return exchange.Chain(branches,
 		// Outermost: refusals are events too, and only here an error becomes a status.
 		g.record(s, r),
+		// Before a byte of the body is read, or kept.
+		bodyLimit(r.MaxBody),
 		// Above the clocks: how fast a client sends is not the upstream's fault.
 		upload(replay),
 		// All tries and waits and the body together.
 		timeout.Total(r.Timeout),
-		// Outside balance: every try is judged, budgeted and placed anew.
-		retry.Layer(r.Retry, retry.Deps{
-			Upstream: up.Name, Endpoints: len(addresses), Budget: g.state.budget(up.Name),
-			Log: g.cfg.Lines, Rand: g.cfg.Rand,
-		}),
+	), nil
+}
+
+// tries is what the tries of one branch pass through; it ends at the wire.
+func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
+	site := fault.Site{Service: r.Service, Route: r.Name, Exempt: r.NoFaults}
+	return exchange.Chain(g.state.wire(up),
 		// Skips the endpoints already tried, and opens the try's entry in the event.
-		balance.Layer(balance.Config{Endpoints: addresses, Rand: g.cfg.Rand, SlowStart: slowStart}, g.state.pool(up.Name)),
+		g.balance(up),
 		// Below the pick, so that a slow endpoint is charged for it.
 		timeout.PerTry(r.Retry.PerTry),
 		// Endpoint known, wire untouched: everything above reacts as if the
@@ -45,11 +48,47 @@ func (g *Gateway) stack(s *snapshot, r config.Route, up config.Upstream) exchang
 	)
 }
 
+// balance picks an endpoint of up.
+func (g *Gateway) balance(up config.Upstream) exchange.Layer {
+	addresses := make([]string, len(up.Endpoints))
+	for i, e := range up.Endpoints {
+		addresses[i] = e.Address
+	}
+	return balance.Layer(balance.Config{Endpoints: addresses, Rand: g.cfg.Rand, SlowStart: slowStart}, g.state.pool(up.Name))
+}
+
 // slowStart is how long a new endpoint is spared a full share.
 const slowStart = 10 * time.Second
 
 // smallBody is up to which size a body is read before anything waits for it.
 const smallBody = 64 << 10
+
+// bodyLimit refuses a body of more than most bytes: at its head where the length
+// is told, else at the byte that is too many.
+func bodyLimit(most int64) exchange.Layer {
+	tooBig := &exchange.Refusal{Policy: "route", Reason: "body_size", Status: http.StatusRequestEntityTooLarge}
+	return func(next exchange.Service) exchange.Service {
+		if most <= 0 {
+			return next
+		}
+		return exchange.Func(func(x *exchange.Exchange) error {
+			body := &x.Request.Body
+			if body.Length > most {
+				return tooBig
+			}
+			if body.Length < 0 {
+				left := most
+				body.Watch(func(p []byte, _ bool) error {
+					if left -= int64(len(p)); left < 0 {
+						return tooBig
+					}
+					return nil
+				})
+			}
+			return next.Serve(x)
+		})
+	}
+}
 
 // upload reads a body of a known small length before the request goes on: it can
 // then be sent in one write, and sent again. An upload that waits for 100

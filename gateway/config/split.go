@@ -45,6 +45,20 @@ func (c *Config) Upstream(name string) (Upstream, bool) {
 	return Upstream{}, false
 }
 
+// Targets lists the names of the upstreams that r sends requests or copies to.
+func (c *Config) Targets(r Route) (names []string) {
+	if len(r.Split) == 0 {
+		names = append(names, r.Upstream)
+	}
+	for _, b := range r.Split {
+		names = append(names, b.Upstream)
+	}
+	if r.Mirror != nil {
+		names = append(names, r.Mirror.Upstream)
+	}
+	return names
+}
+
 // Branches returns where the requests of r go, each as an upstream of its own: a
 // subset has a name of its own too, so that it is measured, balanced and given
 // its retry budget apart from the rest.

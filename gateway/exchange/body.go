@@ -15,6 +15,8 @@ type Body struct {
 	kept []byte
 	pos  int // next byte of kept to be read again
 	max  int
+	// watch looks at what comes from the source.
+	watch func(p []byte, end bool) error
 	// state is read by others than the goroutine that reads the body.
 	state uint32
 }
@@ -47,6 +49,23 @@ func (b *Body) Empty() bool { return b.src == nil }
 // Keep asks that up to max bytes be kept for Rewind. To be called before the first Read.
 func (b *Body) Keep(max int) { b.max = max }
 
+// Watch has look see each piece that comes from the source, once, and whether it
+// is the last; what is read again it does not see. An error of look becomes the
+// reader's, and look is asked again if somebody reads on. To be called before the
+// first Read; several may watch, the latest first.
+func (b *Body) Watch(look func(p []byte, end bool) error) {
+	if before := b.watch; before != nil {
+		last := look
+		look = func(p []byte, end bool) error {
+			if err := last(p, end); err != nil {
+				return err
+			}
+			return before(p, end)
+		}
+	}
+	b.watch = look
+}
+
 // Read reads again what was kept, then the source.
 func (b *Body) Read(p []byte) (int, error) {
 	if b.pos < len(b.kept) {
@@ -58,6 +77,11 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := b.src.Read(p)
+	if b.watch != nil {
+		if werr := b.watch(p[:n], err == io.EOF); werr != nil {
+			return 0, werr
+		}
+	}
 	if n > 0 && !b.is(bodyLost) {
 		if len(b.kept)+n > b.max {
 			b.mark(bodyLost)

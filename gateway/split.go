@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"breakwater/gateway/config"
+	"breakwater/gateway/exchange"
+	"breakwater/gateway/policy/retry"
+	"breakwater/gateway/route"
+)
+
+// split sends each request into one branch. The choice is made above retry, and
+// from the request alone, so that all tries of it stay in their branch.
+type split struct {
+	route    string
+	weights  route.Weights
+	sticky   bool
+	names    []string
+	branches []exchange.Service
+}
+
+// Serve implements exchange.Service.
+func (p *split) Serve(x *exchange.Exchange) error {
+	key := x.Event.RequestID
+	if p.sticky && x.Event.Caller != "" {
+		key = x.Event.Caller
+	}
+	i := p.weights.Pick(route.Hash(p.route, key))
+	x.Event.Upstream = p.names[i]
+	return p.branches[i].Serve(x)
+}
+
+// branches is where the requests of r go, retries and all.
+func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error) {
+	ups, weights, err := s.cfg.Branches(r)
+	if err != nil {
+		return nil, err
+	}
+	p := &split{route: r.Name, weights: weights, sticky: r.Sticky}
+	tries := make([]exchange.Service, len(ups))
+	for i, up := range ups {
+		tries[i] = g.tries(r, up)
+	}
+	heaviest := weights.Heaviest()
+	for i, up := range ups {
+		service, endpoints := tries[i], len(up.Endpoints)
+		if r.EscapeSplit && i != heaviest {
+			service, endpoints = escape(tries[i], tries[heaviest]), endpoints+len(ups[heaviest].Endpoints)
+		}
+		p.names = append(p.names, up.Name)
+		// Outside balance: every try is judged, budgeted and placed anew.
+		p.branches = append(p.branches, retry.Layer(r.Retry, retry.Deps{
+			Upstream: up.Name, Endpoints: endpoints, Budget: g.state.budget(up.Name),
+			Log: g.cfg.Lines, Rand: g.cfg.Rand,
+		})(service))
+	}
+	if len(p.branches) == 1 {
+		return p.branches[0], nil
+	}
+	return p, nil
+}
+
+// escape sends the first try home and every further one to the refuge: a client
+// whose lot was the failing canary is not held to it.
+func escape(home, refuge exchange.Service) exchange.Service {
+	return exchange.Func(func(x *exchange.Exchange) error {
+		if len(x.Event.Tries) == 0 {
+			return home.Serve(x)
+		}
+		return refuge.Serve(x)
+	})
+}
