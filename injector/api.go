@@ -211,6 +211,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		{ErrFenced, http.StatusConflict},
 		{ErrStep, http.StatusConflict},
 		{ErrSelf, http.StatusForbidden},
+		{ErrScope, http.StatusForbidden},
 	} {
 		if errors.Is(err, known.err) {
 			problem(w, known.status, err.Error())

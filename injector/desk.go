@@ -62,6 +62,9 @@ func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []sc
 	if err != nil {
 		return Run{}, nil, &DocumentError{err}
 	}
+	if !e.cfg.Covers(ctx, sc.Target.Service) {
+		return Run{}, nil, fmt.Errorf("service %s: %w", sc.Target.Service, ErrScope)
+	}
 	now, err := e.cfg.Ledger.Now(ctx)
 	if err != nil {
 		return Run{}, nil, err
@@ -99,6 +102,9 @@ type DocumentError struct{ Err error }
 func (e *DocumentError) Error() string { return e.Err.Error() }
 func (e *DocumentError) Unwrap() error { return e.Err }
 
+// ErrScope means that whoever asks has no say over the service.
+var ErrScope = errors.New("outside the scope of this token")
+
 // ErrSelf means that somebody tried to approve what they started.
 var ErrSelf = errors.New("who started a run cannot approve it")
 
@@ -107,6 +113,9 @@ func (e *Desk) Approve(ctx context.Context, id, actor string) error {
 	r, now, err := e.stand(ctx, id)
 	if err != nil {
 		return err
+	}
+	if !e.cfg.Covers(ctx, r.Service) {
+		return fmt.Errorf("service %s: %w", r.Service, ErrScope)
 	}
 	if r.Actor == actor {
 		return ErrSelf

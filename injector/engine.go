@@ -25,6 +25,9 @@ type Config struct {
 	Audit func(ctx context.Context, actor, action, object, detail string) error
 	// Actor says who asks, for the HTTP handlers; nil: "unknown".
 	Actor func(ctx context.Context) string
+	// Covers reports whether whoever asks may start or approve a run against a
+	// service; nil: everybody may. Stopping one needs no leave.
+	Covers func(ctx context.Context, service string) bool
 	// Measures are the protective actions that go out with the plan; nil: none.
 	Measures func(ctx context.Context) ([]plan.Measure, error)
 	// Preflight knows the live system for warnings; nil: nothing is known.
@@ -50,6 +53,9 @@ func New(cfg Config) *Engine {
 	}
 	if cfg.Audit == nil {
 		cfg.Audit = func(context.Context, string, string, string, string) error { return nil }
+	}
+	if cfg.Covers == nil {
+		cfg.Covers = func(context.Context, string) bool { return true }
 	}
 	if cfg.Actor == nil {
 		cfg.Actor = func(context.Context) string { return "unknown" }

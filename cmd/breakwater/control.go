@@ -141,6 +141,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: actor, Action: action, Object: object, Detail: detail})
 		},
 		Actor:     func(ctx context.Context) string { return auth.From(ctx).Name },
+		Covers:    func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
 		Preflight: c.preflight,
 	})
 	pages, err := web.New(web.Config{

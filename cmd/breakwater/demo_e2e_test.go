@@ -199,6 +199,8 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 		t.Errorf("gate of an unknown service exits %d, want 4:\n%s", code, text)
 	}
 
+	t.Run("in a browser", func(t *testing.T) { browse(t, d.url) })
+
 	d.stop()
 	if left := processesWith(dir); left != "" {
 		t.Errorf("processes are left:\n%s", left)
@@ -222,6 +224,31 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	again.stop()
 	if left := processesWith(dir); left != "" {
 		t.Errorf("processes are left after the second stop:\n%s", left)
+	}
+}
+
+// browse runs the browser tests against a control that has something to show.
+func browse(t *testing.T, url string) {
+	t.Helper()
+	e2e := filepath.Join("..", "..", "web", "e2e")
+	if _, err := os.Stat(filepath.Join(e2e, "node_modules", "playwright-core")); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("the browser tests are not installed: %v", err)
+		}
+		t.Skip("the browser tests are not installed: make test does it")
+	}
+	cmd := exec.Command("npm", "test", "--silent")
+	cmd.Dir = e2e
+	cmd.Env = append(os.Environ(), "BASE_URL="+url)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+		return
+	}
+	for line := range strings.SplitSeq(string(out), "\n") {
+		if strings.HasPrefix(line, "# pass") || strings.HasPrefix(line, "# tests") || strings.HasPrefix(line, "# skipped") {
+			t.Log(line)
+		}
 	}
 }
 

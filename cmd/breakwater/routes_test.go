@@ -1,0 +1,100 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"breakwater/internal/auth"
+	"breakwater/internal/store"
+)
+
+// router is control's real table of routes, over a database that is never asked.
+func router(t *testing.T) chi.Routes {
+	t.Helper()
+	db, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c := &control{log: slog.New(slog.DiscardHandler), db: db, store: store.New(db), metrics: prometheus.NewRegistry()}
+	if err := c.build(time.UTC, l); err != nil {
+		t.Fatal(err)
+	}
+	return c.routes()
+}
+
+// TestRoutesAreGuarded holds the real router against what was agreed: a route
+// that is not listed here, or listed with other roles, fails.
+func TestRoutesAreGuarded(t *testing.T) {
+	const open = "nobody guards it"
+	want := map[string]string{
+		"GET /healthz":                          open,
+		"GET /readyz":                           open,
+		"GET /metrics":                          "viewer pipeline",
+		"POST /api/v1/events":                   "gateway",
+		"GET /api/v1/plan":                      "gateway",
+		"GET /api/v1/gate/decision":             "viewer pipeline",
+		"GET /api/v1/experiments":               "viewer",
+		"POST /api/v1/experiments":              "operator",
+		"GET /api/v1/experiments/{id}":          "viewer",
+		"POST /api/v1/experiments/{id}/abort":   "viewer",
+		"POST /api/v1/experiments/{id}/approve": "approver",
+		"POST /api/v1/halt":                     "viewer",
+		"DELETE /api/v1/halt":                   "operator",
+		"GET /api/v1/gamedays":                  "viewer",
+		"GET /api/v1/services":                  "viewer pipeline",
+		"GET /api/v1/slos":                      "viewer pipeline",
+		"GET /api/v1/slos/{id}":                 "viewer pipeline",
+		"GET /api/v1/slos/{id}/budget":          "viewer pipeline",
+		"GET /api/v1/stream":                    "viewer",
+	}
+	routes, err := auth.Walk(router(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, a := range routes {
+		key := a.Method + " " + a.Pattern
+		var roles []string
+		for _, r := range a.Roles {
+			roles = append(roles, string(r))
+		}
+		got := strings.Join(roles, " ")
+		if got == "" {
+			got = open
+		}
+		if wanted, ok := want[key]; ok {
+			seen[key] = true
+			if got != wanted {
+				t.Errorf("%s is for %s, want %s", key, got, wanted)
+			}
+			continue
+		}
+		// Pages are one mount: reading and stopping, for whoever is logged in.
+		if strings.HasPrefix(a.Pattern, "/api/") || !slices.Contains(a.Roles, auth.Viewer) {
+			t.Errorf("%s is for %s and not in the table", key, got)
+		}
+	}
+	for key := range want {
+		if !seen[key] {
+			t.Errorf("%s is in the table and not in the router", key)
+		}
+	}
+	if _, ok := router(t).(http.Handler); !ok {
+		t.Error("the router serves nothing")
+	}
+}
