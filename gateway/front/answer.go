@@ -1,13 +1,10 @@
 package front
 
 import (
-	"bufio"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"breakwater/gateway/exchange"
@@ -32,6 +29,9 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 		x.End(retrylog.Panicked)
 		return false
 	}
+	if res.Local && res.Status >= 400 && x.Request.Proto == 20 && exchange.IsGRPC(&x.Request.Head) {
+		return f.answerGRPC(x, w)
+	}
 	h := w.Header()
 	for _, field := range res.Head.Fields() {
 		h.Add(field.Name, field.Value)
@@ -49,11 +49,15 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 	} else {
 		delete(h, "Content-Length")
 	}
-	_ = rc.SetWriteDeadline(time.Now().Add(f.cfg.Limits.WriteTime)) // where it cannot be had, TCP's own patience rules
+	out := writer{front: f, x: x, w: w, rc: rc}
+	out.arm(time.Now())
 	w.WriteHeader(res.Status)
 	var err error
 	if res.Body != nil && !bodiless {
-		err = f.copy(x, w, rc, length)
+		err = out.copy(length)
+	}
+	if err != nil && out.streamOver(err) {
+		err = nil
 	}
 	if err == nil {
 		for _, field := range res.Trailer.Fields() {
@@ -61,14 +65,18 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 		}
 	}
 	// Flushed before the end is recorded: an answer on its way is always in the
-	// log. A cut answer is flushed too, so that the client sees how far it came.
-	if flushErr := rc.Flush(); flushErr != nil && err == nil && !errors.Is(flushErr, http.ErrNotSupported) {
-		err = exchange.ErrClientGone
+	// log. A cut answer is flushed too, so that the client sees how far it came. A
+	// lone head of HTTP/2 is left: flushed, it could not end the stream, and gRPC
+	// takes a status in such a head for none at all.
+	if x.Request.Proto < 20 || x.Event.BytesOut > 0 {
+		if flushErr := out.flush(); err == nil {
+			err = flushErr
+		}
 	}
-	_ = rc.SetWriteDeadline(time.Time{})
+	out.disarm()
 	if err != nil {
 		if x.Event.Timeout == "" && exchange.Classify(err, 0) == retrylog.Timeout {
-			x.Event.Timeout = "total"
+			x.Event.Timeout = x.RanOut(time.Now())
 		}
 		x.End(exchange.Classify(err, 0))
 		return false
@@ -78,38 +86,99 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 	return true
 }
 
+// answerGRPC gives an error of ours in the one form that a gRPC client reads
+// details from: a status in a head without a body.
+func (f *Front) answerGRPC(x *exchange.Exchange, w http.ResponseWriter) bool {
+	h := w.Header()
+	for _, field := range x.Response.Head.Fields() {
+		h.Add(field.Name, field.Value)
+	}
+	h["Content-Type"] = []string{"application/grpc"}
+	h["Grpc-Status"] = []string{exchange.GRPCStatus(x.Response.Status)}
+	h["Grpc-Message"] = []string{"gateway: " + http.StatusText(x.Response.Status)}
+	delete(h, "Content-Length")
+	w.WriteHeader(http.StatusOK)
+	x.Event.BodyComplete = true
+	x.End(outcome(x))
+	return true
+}
+
 // outcome of an answer that was wholly sent. One of our own has had its class
-// since the error it stands for.
+// since the error it stands for; one that a bound of its stream ended is good.
 func outcome(x *exchange.Exchange) retrylog.Outcome {
 	if x.Response.Local && x.Event.Outcome != "" {
 		return x.Event.Outcome
 	}
-	return exchange.Classify(nil, x.Response.Status)
+	if x.Streaming && x.Event.Timeout != "" {
+		return retrylog.OK
+	}
+	return exchange.Classify(nil, x.Response.Judged())
+}
+
+// writer sends an answer's body to a client that must take it.
+type writer struct {
+	front *Front
+	x     *exchange.Exchange
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	armed time.Time // when the write deadline was set
+}
+
+// arm gives the client its time to read what is written next. In HTTP/1 that is
+// the connection's deadline, and of no effect between writes; in HTTP/2 a timer
+// of the stream, which runs whether anything is written or not.
+func (w *writer) arm(now time.Time) {
+	if w.x.Request.Proto == 20 || now.Sub(w.armed) > time.Second {
+		_ = w.rc.SetWriteDeadline(now.Add(w.front.cfg.Limits.WriteTime)) // where it cannot be had, TCP's own patience rules
+		w.armed = now
+	}
+}
+
+func (w *writer) disarm() { _ = w.rc.SetWriteDeadline(time.Time{}) }
+
+func (w *writer) flush() error {
+	if err := w.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return exchange.ErrClientGone
+	}
+	return nil
+}
+
+// push flushes what may have nothing behind it for a long time.
+func (w *writer) push() error {
+	err := w.flush()
+	if w.x.Request.Proto == 20 {
+		w.disarm()
+	}
+	return err
 }
 
 // copy sends the body. What has no length known beforehand may be a stream: it
-// is flushed as it comes.
-func (f *Front) copy(x *exchange.Exchange, w http.ResponseWriter, rc *http.ResponseController, length int64) error {
-	lent := f.buffers.Get().(*[]byte)
-	defer f.buffers.Put(lent)
-	armed := time.Now()
+// is flushed as it comes, and its head before, where the body is not there yet.
+func (w *writer) copy(length int64) error {
+	x := w.x
+	lent := w.front.buffers.Get().(*[]byte)
+	defer w.front.buffers.Put(lent)
+	if length < 0 && !ready(x.Response.Body) {
+		if err := w.push(); err != nil {
+			return err
+		}
+	} else if x.Request.Proto == 20 {
+		w.disarm()
+	}
 	for {
 		n, err := x.Response.Body.Read(*lent)
 		if n > 0 {
-			if x.Event.BytesOut > 0 {
-				if now := time.Now(); now.Sub(armed) > time.Second {
-					_ = rc.SetWriteDeadline(now.Add(f.cfg.Limits.WriteTime))
-					armed = now
-				}
-			}
-			if _, werr := w.Write((*lent)[:n]); werr != nil {
+			w.arm(time.Now())
+			if _, werr := w.w.Write((*lent)[:n]); werr != nil {
 				return exchange.ErrClientGone
 			}
 			x.Event.BytesOut += int64(n)
 			if length < 0 {
-				if ferr := rc.Flush(); ferr != nil && !errors.Is(ferr, http.ErrNotSupported) {
-					return exchange.ErrClientGone
+				if ferr := w.push(); ferr != nil {
+					return ferr
 				}
+			} else if x.Request.Proto == 20 {
+				w.disarm()
 			}
 		}
 		if err == io.EOF {
@@ -124,45 +193,30 @@ func (f *Front) copy(x *exchange.Exchange, w http.ResponseWriter, rc *http.Respo
 	}
 }
 
-// tunnel joins client and upstream after a 101, until one of them has done.
-func (f *Front) tunnel(x *exchange.Exchange, rc *http.ResponseController) bool {
-	up := x.Response.Tunnel
-	down, buffered, err := rc.Hijack()
-	if err != nil {
-		f.cfg.Log.Error("take the connection over for a tunnel", "request_id", x.Event.RequestID, "err", err)
-		x.End(retrylog.Panicked)
-		return false
-	}
-	defer down.Close()
-	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + x.Request.Upgrade + "\r\n")
-	for _, field := range x.Response.Head.Fields() {
-		head = append(append(append(append(head, field.Name...), ": "...), field.Value...), "\r\n"...)
-	}
-	if _, err := down.Write(append(head, "\r\n"...)); err != nil {
-		x.End(retrylog.ClientAbort)
-		return true // the connection is ours, and net/http has no more say in it
-	}
-	x.Event.BytesOut = join(down, buffered.Reader, up)
-	x.Event.BodyComplete = true
-	x.End(retrylog.OK)
-	return true
+// ready reports whether some of the body has come with its head.
+func ready(body io.Reader) bool {
+	b, ok := body.(interface{ Buffered() int })
+	return ok && b.Buffered() > 0
 }
 
-// join copies both ways and returns when both have ended. An end of the client's
-// half is passed on; an end of the upstream's ends the tunnel.
-func join(down net.Conn, fromClient *bufio.Reader, up io.ReadWriteCloser) (sent int64) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		_, err := io.Copy(up, fromClient)
-		if half, ok := up.(interface{ CloseWrite() error }); ok && err == nil {
-			_ = half.CloseWrite()
-			return
-		}
-		_ = up.Close()
-	})
-	sent, _ = io.Copy(down, up) // how a tunnel ends is between its two ends
-	_ = up.Close()
-	_ = down.Close()
-	both.Wait()
-	return sent
+// streamOver reports whether err is a bound of the stream that its client is to
+// see as an end: events are whole by themselves and their readers come back; a
+// gRPC client is told to.
+func (w *writer) streamOver(err error) bool {
+	x := w.x
+	if !x.Streaming || exchange.Classify(err, 0) != retrylog.Timeout {
+		return false
+	}
+	bound := x.RanOut(time.Now())
+	switch {
+	case x.IsEvents():
+	case bound == "total" && exchange.IsGRPC(&x.Response.Head):
+		x.Response.Trailer.Reset()
+		x.Response.Trailer.Add("Grpc-Status", "14")
+		x.Response.Trailer.Add("Grpc-Message", "gateway: the stream has reached its longest life")
+	default:
+		return false // silence in the middle of a message
+	}
+	x.Event.Timeout = bound
+	return true
 }

@@ -22,10 +22,6 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 	peer, addr := peerOf(r)
 	trusted := f.cfg.Trusted != nil && f.cfg.Trusted(addr)
 	q.Method, q.Peer, q.Proto = r.Method, peer, r.ProtoMajor*10+r.ProtoMinor
-	q.Scheme = "http"
-	if r.TLS != nil {
-		q.Scheme = "https"
-	}
 	id := ""
 	if trusted {
 		id = r.Header.Get("X-Request-Id")
@@ -74,6 +70,17 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 		x.InboundRetries = smallInt(q.Head.Get("Retry-Count"))
 		if ms := smallInt(q.Head.Get("X-Breakwater-Deadline-Ms")); ms > 0 {
 			x.SetDeadline(x.Event.Start.Add(time.Duration(ms) * time.Millisecond))
+		}
+	}
+	// Whoever asks may say how long the asking is worth.
+	if d, ok := grpcTimeout(q.Head.Get("Grpc-Timeout")); ok {
+		if left, bound := x.Remaining(x.Event.Start); !bound || d < left {
+			x.SetDeadline(x.Event.Start.Add(d))
+		}
+	}
+	for name := range r.Trailer {
+		if exchange.TrailerAllowed(name) {
+			q.Announced = append(q.Announced, name)
 		}
 	}
 	before := ""
@@ -215,6 +222,21 @@ func smallInt(v string) int {
 		return 0
 	}
 	return int(n)
+}
+
+// grpcTimeout reads the field of a gRPC request: up to eight digits and a unit.
+func grpcTimeout(v string) (time.Duration, bool) {
+	if len(v) < 2 || len(v) > 9 {
+		return 0, false
+	}
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second,
+		'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	unit, ok := units[v[len(v)-1]]
+	n, err := strconv.ParseUint(v[:len(v)-1], 10, 32)
+	if !ok || err != nil {
+		return 0, false
+	}
+	return time.Duration(min(n, uint64(24*365*time.Hour/unit))) * unit, true
 }
 
 // plainID reports whether a request id of a trusted peer is fit to be kept.

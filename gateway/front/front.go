@@ -26,6 +26,11 @@ type Config struct {
 	// Trusted reports whether a peer's forwarded and control fields are believed;
 	// nil: nobody's are.
 	Trusted func(peer netip.Addr) bool
+	// Unparsed is told of a message that net/http itself refused, with the status
+	// it gave; nil: nobody is.
+	Unparsed func(peer string, status int)
+	// Listening says how the next connection is taken; nil: by the standard.
+	Listening func() Listening
 	// Limits of a request; zero fields take the standard ones.
 	Limits Limits
 	Log    *slog.Logger // nil: slog.Default
@@ -68,6 +73,8 @@ type Front struct {
 	cfg       Config
 	exchanges sync.Pool
 	buffers   sync.Pool // *[]byte
+	tunnels   tunnels
+	stats     stats
 }
 
 // New returns a Front.
@@ -86,11 +93,16 @@ func New(cfg Config) *Front {
 // than the 90 s of common clients, so that they close and not we.
 const idleTime = 120 * time.Second
 
+// maxStreams is how many requests one HTTP/2 connection may have under way.
+const maxStreams = 100
+
 // Server returns an http.Server with the limits that the handler alone cannot
 // enforce. The caller serves and shuts it down.
 func (f *Front) Server() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	// By prior knowledge, or under TLS that the Listener has taken off.
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           f,
 		Protocols:         protocols,
@@ -100,6 +112,17 @@ func (f *Front) Server() *http.Server {
 		MaxHeaderBytes:               f.cfg.Limits.Head - 4<<10,
 		ErrorLog:                     slog.NewLogLogger(f.cfg.Log.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is filtered like everything
+		ConnContext:                  connContext,
+		HTTP2: &http.HTTP2Config{
+			// One connection's share: what was reset counts until its handler is done.
+			MaxConcurrentStreams: maxStreams,
+			MaxReadFrameSize:     16 << 10,
+			// Windows that let an upload of a good line through, and cap what a
+			// client can make us hold.
+			MaxReceiveBufferPerConnection: 1 << 20,
+			MaxReceiveBufferPerStream:     256 << 10,
+			WriteByteTimeout:              f.cfg.Limits.WriteTime,
+		},
 	}
 }
 
@@ -115,10 +138,19 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 	x := f.exchanges.Get().(*exchange.Exchange)
 	x.Reset()
 	x.Event.Start = time.Now()
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		c.busy.Add(1)
+		defer c.busy.Add(-1)
+		x.Request.Scheme = scheme(c.secure)
+	} else {
+		x.Request.Scheme = scheme(r.TLS != nil)
+	}
 	rc := http.NewResponseController(w)
 	refusal := f.fill(x, r)
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
-		x.Request.Body.Set(&upload{limits: &f.cfg.Limits, x: x, r: r, rc: rc, start: x.Event.Start}, r.ContentLength)
+		x.Request.Body.Set(&upload{
+			limits: &f.cfg.Limits, x: x, r: r, rc: rc, start: x.Event.Start, stream: exchange.IsGRPC(&x.Request.Head),
+		}, r.ContentLength)
 	} else {
 		x.Request.Body.Set(nil, 0)
 	}
@@ -159,6 +191,9 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 	// A chunked upload and HTTP/1.0 end their connection: net/http takes some
 	// framings for good that others read in another way, and what follows on
 	// the connection could be a smuggled request (RFC 9112 section 6.1).
+	if r.ProtoMajor > 1 {
+		return f.answer(x, w, rc)
+	}
 	if refusal != nil || len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		w.Header().Set("Connection", "close")
 	}
@@ -167,10 +202,21 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 
 // peerOf is the address of the connection's other end.
 func peerOf(r *http.Request) (text string, addr netip.Addr) {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return splitAddr(r.RemoteAddr)
+}
+
+func splitAddr(address string) (text string, addr netip.Addr) {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		host = r.RemoteAddr
+		host = address
 	}
 	addr, _ = netip.ParseAddr(host) // the zero Addr is in no prefix
 	return host, addr.Unmap()
+}
+
+func scheme(secure bool) string {
+	if secure {
+		return "https"
+	}
+	return "http"
 }

@@ -21,6 +21,7 @@ type upload struct {
 	start   time.Time
 	n       int64
 	armed   time.Time // the read deadline in force
+	stream  bool      // a gRPC request
 	stopped atomic.Bool
 }
 
@@ -30,6 +31,13 @@ var errInterrupted = errors.New("upload interrupted")
 // the status to tell, or ErrClientGone.
 func (u *upload) Read(p []byte) (int, error) {
 	due := u.start.Add(u.limits.BodyGrace + time.Duration(u.n)*time.Second/time.Duration(u.limits.BodyRate))
+	if u.stream { // both ends speak when they like: only silence ends it
+		idle := u.x.Idle
+		if idle <= 0 {
+			idle = streamIdle
+		}
+		due = time.Now().Add(idle)
+	}
 	if due.Sub(u.armed) > time.Second {
 		_ = u.rc.SetReadDeadline(due) // not to be had with every writer; then nothing bounds the read
 		u.armed = due

@@ -1,0 +1,120 @@
+package front
+
+import (
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// Listening is how connections are taken. A change goes for new ones.
+type Listening struct {
+	TLS *tls.Config // nil: plain
+	// HTTP1Only refuses HTTP/2, which is else spoken by ALPN, or without TLS by
+	// those who know beforehand (h2c).
+	HTTP1Only bool
+	// Max connections at a time; 0: nearly half of the files the process may open,
+	// since upstreams need as many.
+	Max int
+	// PerAddress is how many of them one client may have, where an IPv6 client is
+	// a network of 64 bits; 0: any number, for all may come through one balancer.
+	PerAddress int
+}
+
+// Stats count what handlers never see.
+type Stats struct {
+	Open         int64 `json:"open"`          // connections
+	TooMany      int64 `json:"too_many"`      // closed at once: Max
+	TooManyOfOne int64 `json:"too_many_peer"` // closed at once: PerAddress
+	Handshakes   int64 `json:"handshakes_failed"`
+	Floods       int64 `json:"floods"` // closed for what the client sent
+}
+
+type stats struct{ open, tooMany, tooManyOfOne, handshakes, floods atomic.Int64 }
+
+// Stats since the start.
+func (f *Front) Stats() Stats {
+	s := &f.stats
+	return Stats{s.open.Load(), s.tooMany.Load(), s.tooManyOfOne.Load(), s.handshakes.Load(), s.floods.Load()}
+}
+
+// Listen returns l with the limits that connections have; the Server is to serve it.
+func (f *Front) Listen(l net.Listener) net.Listener {
+	return &listener{Listener: l, front: f, most: descriptors() * 45 / 100, peers: map[netip.Addr]int{}}
+}
+
+type listener struct {
+	net.Listener
+	front *Front
+	most  int // connections, where nobody says
+
+	mu    sync.Mutex
+	peers map[netip.Addr]int
+}
+
+// Accept implements net.Listener. What is too much is closed without a word: an
+// answer would cost what is to be saved.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		how := Listening{}
+		if l.front.cfg.Listening != nil {
+			how = l.front.cfg.Listening()
+		}
+		peer, addr := splitAddr(nc.RemoteAddr().String())
+		if !l.admit(how, addr) {
+			_ = nc.Close()
+			continue
+		}
+		c := &conn{Conn: nc, front: l.front, peer: peer, http2: !how.HTTP1Only, free: func() { l.release(addr) }}
+		if how.TLS != nil {
+			c.Conn, c.secure = tls.Server(nc, how.TLS), true
+		}
+		return c, nil
+	}
+}
+
+func (l *listener) admit(how Listening, addr netip.Addr) bool {
+	if how.Max <= 0 {
+		how.Max = l.most
+	}
+	s := &l.front.stats
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case how.Max > 0 && s.open.Load() >= int64(how.Max):
+		s.tooMany.Add(1)
+		return false
+	case how.PerAddress > 0 && l.peers[network(addr)] >= how.PerAddress:
+		s.tooManyOfOne.Add(1)
+		return false
+	}
+	s.open.Add(1)
+	l.peers[network(addr)]++
+	return true
+}
+
+func (l *listener) release(addr netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.front.stats.open.Add(-1)
+	if l.peers[network(addr)]--; l.peers[network(addr)] <= 0 {
+		delete(l.peers, network(addr))
+	}
+}
+
+// network is what one client has: an address, or 64 bits of IPv6.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return a
+	}
+	return p.Addr()
+}
