@@ -41,7 +41,8 @@ type Config struct {
 	Switch Switch
 	// Limits of requests; zero fields take the standard ones.
 	Limits front.Limits
-	// Dial opens connections to upstreams; nil: an ordinary net.Dialer.
+	// Dial opens connections to upstreams; nil: a net.Dialer that refuses addresses
+	// no upstream can have.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Rand draws from [0, 1) and is safe for concurrent use; nil: seeded anew.
 	Rand func() float64
@@ -65,6 +66,8 @@ type Gateway struct {
 	log      *slog.Logger
 	metrics  *metrics
 	state    *registry
+	mirrors  *mirrors
+	traces   *traces
 	front    *front.Front
 	now      atomic.Pointer[snapshot]
 	tallies  tallies
@@ -95,7 +98,10 @@ func New(cfg Config) *Gateway {
 	if cfg.Switch == nil {
 		cfg.Switch = tableSwitch{cfg.Faults}
 	}
-	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial)}
+	if cfg.Dial == nil {
+		cfg.Dial = guarded(nil)
+	}
+	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces()}
 	g.tallies.init()
 	g.front = front.New(front.Config{
 		Service: exchange.Func(g.serve),
@@ -120,6 +126,7 @@ func (g *Gateway) Apply(cfg config.Config) error {
 	g.cfg.Faults.SetCaps(cfg.Gateway.Caps)
 	g.now.Store(next)
 	g.state.keep(next)
+	g.mirrors.keep(next)
 	g.lastErr = ""
 	g.metrics.applied(next)
 	g.log.Info("configuration applied", "revision", cfg.Revision, "routes", len(cfg.Routes))
@@ -199,6 +206,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	defer g.state.close()
+	defer g.mirrors.close(func(string) bool { return true })
 	for {
 		select {
 		case <-ctx.Done():

@@ -23,7 +23,9 @@ func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 		replay = smallBody
 	}
 	return exchange.Chain(branches,
-		// Outermost: refusals are events too, and only here an error becomes a status.
+		// Outside record, so that answers of ours name the trace too.
+		g.trace,
+		// Refusals are events too, and only here an error becomes a status.
 		g.record(s, r),
 		// Before a byte of the body is read, or kept.
 		bodyLimit(r.MaxBody),
@@ -31,6 +33,8 @@ func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 		upload(replay),
 		// All tries and waits and the body together.
 		timeout.Total(r.Timeout),
+		// Above retry: once per request, never per try.
+		g.mirror(s, r),
 	), nil
 }
 
@@ -40,6 +44,8 @@ func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
 	return exchange.Chain(g.state.wire(up),
 		// Skips the endpoints already tried, and opens the try's entry in the event.
 		g.balance(up),
+		// The total that is left, before the try makes less of it.
+		tellGRPC,
 		// Below the pick, so that a slow endpoint is charged for it.
 		timeout.PerTry(r.Retry.PerTry),
 		// Endpoint known, wire untouched: everything above reacts as if the

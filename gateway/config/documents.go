@@ -271,7 +271,7 @@ func address(n conf.Node) string {
 		}
 		return ""
 	}
-	if why := forbidden(ip.Unmap()); why != "" {
+	if why := Forbidden(ip); why != "" {
 		n.Errorf("must not be %s, got %s", why, n.Got()).Coded("E-ADDRESS")
 		return ""
 	}
@@ -282,7 +282,11 @@ func address(n conf.Node) string {
 	return s
 }
 
-func forbidden(ip netip.Addr) string {
+// Forbidden says what no upstream's address may be and ip is: "" where it may. It
+// is asked of what a document says, and again of what a name resolves to.
+func Forbidden(ip netip.Addr) string {
+	zone := ip.Zone()
+	ip = ip.Unmap().WithZone("")
 	switch {
 	case ip.IsLinkLocalUnicast(), ip == netip.MustParseAddr("fd00:ec2::254"), ip == netip.MustParseAddr("100.100.100.200"):
 		return "a link-local or metadata address"
@@ -290,7 +294,7 @@ func forbidden(ip netip.Addr) string {
 		return "the unspecified address"
 	case ip.IsMulticast(), ip == netip.MustParseAddr("255.255.255.255"):
 		return "a multicast or broadcast address"
-	case ip.Zone() != "":
+	case zone != "":
 		return "an address with a zone"
 	}
 	return ""
