@@ -18,6 +18,14 @@ const (
 	http2
 )
 
+// net/http waits for the first bytes of a preface, were it clear from the first
+// that none will come, and a message of HTTP/0.9 may be shorter than that. It gives
+// up after so many reads in a row that yield nothing; an error would end more.
+const (
+	peeked    = len("PRI * HTTP/2.0")
+	fruitless = 100
+)
+
 // conn is a client's connection as net/http sees it. It shakes hands where TLS is
 // spoken, looks at the frames of HTTP/2, since net/http bounds few of them, and
 // tells of the messages that net/http refuses by itself. For HTTP/1 it costs two
@@ -37,6 +45,7 @@ type conn struct {
 	// Of the goroutine that reads.
 	shaken bool
 	seen   int // bytes of the preface
+	empty  int // reads that are to yield nothing
 	in     frames
 	client client
 	armed  bool // a deadline for the rest of a head is in force
@@ -52,6 +61,10 @@ func (c *conn) Read(p []byte) (int, error) {
 		if err := c.shake(); err != nil {
 			return 0, err
 		}
+	}
+	if c.empty > 0 {
+		c.empty--
+		return 0, nil
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.kind.Load() != http1 {
@@ -84,6 +97,9 @@ func (c *conn) look(p []byte) error {
 		}
 		if p[0] != preface[c.seen] {
 			c.kind.Store(http1)
+			if c.seen+len(p) < peeked {
+				c.empty = fruitless
+			}
 			return nil
 		}
 		p = p[1:]

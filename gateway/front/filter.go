@@ -68,8 +68,9 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 	}
 	if trusted {
 		x.InboundRetries = smallInt(q.Head.Get("Retry-Count"))
-		if ms := smallInt(q.Head.Get("X-Breakwater-Deadline-Ms")); ms > 0 {
-			x.SetDeadline(x.Event.Start.Add(time.Duration(ms) * time.Millisecond))
+		// 0 is a deadline too: nobody waits any more.
+		if v := q.Head.Get("X-Breakwater-Deadline-Ms"); v == "0" || smallInt(v) > 0 {
+			x.SetDeadline(x.Event.Start.Add(time.Duration(smallInt(v)) * time.Millisecond))
 		}
 	}
 	// Whoever asks may say how long the asking is worth.
