@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"breakwater/gateway/exchange"
 )
@@ -17,10 +18,11 @@ const maxInformational = 32
 // the connection's, or a badResponse.
 func (c *conn) readHead(x *exchange.Exchange) error {
 	for range maxInformational {
-		text, err := c.headText()
+		raw, err := c.headText()
 		if err != nil {
 			return err
 		}
+		a, text := newAnswer(raw)
 		head := &x.Response.Head
 		head.Reset()
 		status, minor, err := parseHead(text, head)
@@ -28,7 +30,7 @@ func (c *conn) readHead(x *exchange.Exchange) error {
 			return err
 		}
 		if status >= 200 {
-			return c.accept(x, status, minor)
+			return c.accept(x, a, status, minor)
 		}
 		if status == 101 {
 			return c.tunnel(x)
@@ -42,9 +44,26 @@ func (c *conn) readHead(x *exchange.Exchange) error {
 	return badResponse("too many informational answers")
 }
 
-// headText reads up to the empty line and returns the head without it. Its
-// memory is its own: the connection may serve others before x has ended.
-func (c *conn) headText() (string, error) {
+// answer is the memory of one answer, in one piece: its body, and the text of
+// its head, to which the fields point. Both outlive the use of the connection,
+// which may serve others before x has ended, so neither can be the connection's.
+type answer struct {
+	body
+	text [224]byte
+}
+
+func newAnswer(raw []byte) (*answer, string) {
+	a := new(answer)
+	if len(raw) > len(a.text) {
+		return a, string(raw)
+	}
+	n := copy(a.text[:], raw)
+	return a, unsafe.String(&a.text[0], n) // never written again
+}
+
+// headText reads up to the empty line and returns the head without it. It is
+// valid until the next fill.
+func (c *conn) headText() ([]byte, error) {
 	seen := 0
 	for {
 		data := c.buf[c.r:c.w]
@@ -56,27 +75,26 @@ func (c *conn) headText() (string, error) {
 			}
 			end := seen + i
 			if end == 0 || data[end-1] != '\r' {
-				return "", badResponse("line of the head ends in a bare LF")
+				return nil, badResponse("line of the head ends in a bare LF")
 			}
 			if end >= 3 && data[end-2] == '\n' {
-				text := string(data[:end-1])
 				c.r += end + 1
-				return text, nil
+				return data[:end-1], nil
 			}
 			seen = end + 1
 		}
 		if want := "HTTP/1."; len(data) > 0 && !strings.HasPrefix(want, string(data[:min(len(data), len(want))])) {
-			return "", badResponse("answer does not begin like HTTP/1")
+			return nil, badResponse("answer does not begin like HTTP/1")
 		}
 		if len(data) >= c.pool.cfg.MaxHead {
-			return "", badResponse("head is longer than " + strconv.Itoa(c.pool.cfg.MaxHead) + " bytes")
+			return nil, badResponse("head is longer than " + strconv.Itoa(c.pool.cfg.MaxHead) + " bytes")
 		}
 		if len(data) == len(c.buf) {
 			c.buf = append(make([]byte, 0, 2*len(c.buf)), data...)
 			c.buf, c.r, c.w = c.buf[:cap(c.buf)], 0, len(data)
 		}
 		if err := c.fill(); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 }
@@ -146,7 +164,7 @@ func tchar(b byte) bool {
 
 // accept takes a final head: how its body ends, and whether the connection may
 // serve again (RFC 9112 section 6.3).
-func (c *conn) accept(x *exchange.Exchange, status, minor int) error {
+func (c *conn) accept(x *exchange.Exchange, a *answer, status, minor int) error {
 	r := &x.Response
 	length, chunked, err := framing(&r.Head)
 	if err != nil {
@@ -169,7 +187,7 @@ func (c *conn) accept(x *exchange.Exchange, status, minor int) error {
 	r.Head.Del("Content-Length")
 	r.Status, r.Length = status, length
 
-	var b body
+	b := &a.body
 	switch {
 	case x.Request.Method == "HEAD" || status == 204 || status == 304:
 		if status == 204 {
@@ -188,7 +206,7 @@ func (c *conn) accept(x *exchange.Exchange, status, minor int) error {
 		b.kind, c.keep = byClose, false
 	}
 	b.c, b.x, b.try = c, x, len(x.Event.Tries)-1
-	r.Body = &b
+	r.Body = b
 	return nil
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,9 +19,15 @@ type conn struct {
 	nc       net.Conn
 	raw      syscall.RawConn
 	pool     *Pool
+	shelf    *shelf
 	endpoint string
 	until    time.Time // idle no longer than this
 	reused   bool
+	written  uint64 // bytes, in all
+
+	look    func(fd uintptr) bool // peek
+	peeked  [1]byte
+	isQuiet bool
 
 	buf  []byte
 	r, w int    // buf[r:w] is read and not yet used
@@ -32,6 +39,42 @@ type conn struct {
 	keep      bool // may serve again after this answer
 	keepAlive time.Duration
 	cancelled atomic.Bool
+
+	// Of the wait for the head; the sender takes part in it.
+	head struct {
+		mu    sync.Mutex
+		until time.Time // by HeaderTimeout; zero: not counted yet, or not at all
+		came  bool
+	}
+}
+
+// awaitHead starts HeaderTimeout: the request is out, its answer is to begin.
+func (c *conn) awaitHead(x *exchange.Exchange) {
+	most := c.pool.cfg.HeaderTimeout
+	if most <= 0 {
+		return
+	}
+	c.head.mu.Lock()
+	defer c.head.mu.Unlock()
+	if c.head.came {
+		return // before the last byte of the request was out
+	}
+	until := time.Now().Add(most)
+	if deadline, ok := x.Deadline(); ok && !until.Before(deadline) {
+		return
+	}
+	c.head.until = until
+	c.setReadDeadline(until)
+}
+
+// headCame ends HeaderTimeout: what follows has other limits.
+func (c *conn) headCame() {
+	if c.pool.cfg.HeaderTimeout <= 0 {
+		return
+	}
+	c.head.mu.Lock()
+	c.head.came = true
+	c.head.mu.Unlock()
 }
 
 // Interrupt implements exchange.Interrupter.
@@ -98,8 +141,9 @@ func (c *conn) release(x *exchange.Exchange) {
 		_ = c.nc.Close()
 		return
 	}
-	_ = c.nc.SetDeadline(time.Time{})
+	// The deadline stays as it is: nobody reads or writes before get sets another.
 	c.send, c.gotBytes = nil, false
+	c.head.came, c.head.until = false, time.Time{}
 	if len(c.buf) > 16<<10 { // one long head must not cost memory for ever
 		c.buf = make([]byte, readSize)
 	}

@@ -33,7 +33,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p := NewPool(Config{})
-		c := &conn{nc: canned{bytes.NewReader(raw)}, pool: p, buf: make([]byte, readSize)}
+		c := &conn{nc: canned{bytes.NewReader(raw)}, pool: p, shelf: p.shelf("u:1"), buf: make([]byte, readSize)}
 		x := new(exchange.Exchange)
 		x.Reset()
 		x.Request.Method = "GET"

@@ -3,8 +3,12 @@ package wire
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,17 +18,28 @@ import (
 // Pool holds the connections to the endpoints of one upstream. It outlives
 // snapshots, and is safe for concurrent use.
 type Pool struct {
-	cfg    Config
-	mu     sync.Mutex
-	idle   map[string][]*conn // by endpoint, the last one used at the end
-	closed bool
+	cfg Config
+	// shelves by endpoint: a map that never changes, but is replaced, so that no
+	// two requests to different endpoints meet at a lock.
+	shelves atomic.Pointer[map[string]*shelf]
+	mu      sync.Mutex // of replacing the map
+	closed  atomic.Bool
 
 	buffers sync.Pool // *[]byte, of senders
 }
 
+// shelf holds the idle connections to one endpoint.
+type shelf struct {
+	mu   sync.Mutex
+	idle []*conn // the last one used at the end
+	used bool    // since the last Tick
+	gone bool    // taken out of the map: it keeps nothing any more
+}
+
 // NewPool returns an empty pool. Close it, or let Run do so.
 func NewPool(cfg Config) *Pool {
-	p := &Pool{cfg: cfg.filled(), idle: map[string][]*conn{}}
+	p := &Pool{cfg: cfg.filled()}
+	p.shelves.Store(&map[string]*shelf{})
 	p.buffers.New = func() any { b := make([]byte, chunkFront+32<<10+chunkBack); return &b }
 	return p
 }
@@ -47,61 +62,89 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 }
 
-// Tick closes what has been idle too long at now.
+// Tick closes what has been idle too long at now, and forgets endpoints that
+// nobody asked for since the last Tick.
 func (p *Pool) Tick(now time.Time) {
-	var old []*conn
 	p.mu.Lock()
-	for endpoint, list := range p.idle {
-		kept := list[:0]
-		for _, c := range list {
-			if now.Before(c.until) {
-				kept = append(kept, c)
-			} else {
-				old = append(old, c)
-			}
-		}
-		clear(list[len(kept):])
-		if p.idle[endpoint] = kept; len(kept) == 0 {
-			delete(p.idle, endpoint)
+	defer p.mu.Unlock()
+	kept := map[string]*shelf{}
+	for endpoint, s := range *p.shelves.Load() {
+		if s.sweep(now) {
+			kept[endpoint] = s
 		}
 	}
-	p.mu.Unlock()
-	closeAll(old)
+	p.shelves.Store(&kept)
+}
+
+// sweep reports whether the shelf is of any use.
+func (s *shelf) sweep(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = slices.DeleteFunc(s.idle, func(c *conn) bool {
+		old := !now.Before(c.until)
+		if old {
+			_ = c.nc.Close() // idle: nobody waits for it
+		}
+		return old
+	})
+	s.gone = len(s.idle) == 0 && !s.used
+	s.used = false
+	return !s.gone
 }
 
 // Close closes the idle connections; those in use are closed when they are
 // given back.
 func (p *Pool) Close() {
-	p.mu.Lock()
-	var all []*conn
-	for _, list := range p.idle {
-		all = append(all, list...)
-	}
-	p.idle, p.closed = map[string][]*conn{}, true
-	p.mu.Unlock()
-	closeAll(all)
-}
-
-func closeAll(list []*conn) {
-	for _, c := range list {
-		_ = c.nc.Close() // idle: nobody waits for it
+	p.closed.Store(true)
+	for _, s := range *p.shelves.Load() {
+		s.mu.Lock()
+		for _, c := range s.idle {
+			_ = c.nc.Close()
+		}
+		s.idle = nil
+		s.mu.Unlock()
 	}
 }
 
 // Idle is the number of idle connections to endpoint.
 func (p *Pool) Idle(endpoint string) int {
+	s := (*p.shelves.Load())[endpoint]
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.idle)
+}
+
+// shelf returns the shelf of endpoint, made where there is none yet.
+func (p *Pool) shelf(endpoint string) *shelf {
+	if s := (*p.shelves.Load())[endpoint]; s != nil {
+		return s
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle[endpoint])
+	old := *p.shelves.Load()
+	if s := old[endpoint]; s != nil {
+		return s
+	}
+	next := maps.Clone(old)
+	s := new(shelf)
+	next[strings.Clone(endpoint)] = s
+	p.shelves.Store(&next)
+	return s
 }
 
 // get returns an idle connection that still looks alive, or a new one.
 func (p *Pool) get(x *exchange.Exchange, fresh bool) (*conn, error) {
+	s := p.shelf(x.Endpoint)
 	for !fresh {
-		c := p.take(x.Endpoint)
+		c := s.take()
 		if c == nil {
 			break
 		}
+		deadline, _ := x.Deadline()
+		c.setDeadline(deadline) // the one before may have passed, and then nothing can be read
 		// An upstream that closed, or sent what nobody asked for, has made the
 		// connection useless; to look costs one system call and saves a failed try.
 		if !time.Now().Before(c.until) || !c.quiet() {
@@ -111,49 +154,52 @@ func (p *Pool) get(x *exchange.Exchange, fresh bool) (*conn, error) {
 		c.reused = true
 		return c, nil
 	}
-	return p.dial(x)
+	return p.dial(x, s)
 }
 
-func (p *Pool) take(endpoint string) *conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list := p.idle[endpoint]
-	if len(list) == 0 {
+func (s *shelf) take() *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = true
+	last := len(s.idle) - 1
+	if last < 0 {
 		return nil
 	}
-	last := len(list) - 1
-	c := list[last]
-	list[last] = nil
-	p.idle[endpoint] = list[:last]
+	c := s.idle[last]
+	s.idle[last] = nil
+	s.idle = s.idle[:last]
 	return c
 }
 
 // put gives c back, unless the pool is full or closed.
 func (p *Pool) put(c *conn, now time.Time) {
 	c.until = now.Add(min(p.cfg.IdleTimeout, c.keepAlive))
-	p.mu.Lock()
-	list := p.idle[c.endpoint]
-	full := p.closed || len(list) >= p.cfg.MaxIdle
+	s := c.shelf
+	s.mu.Lock()
+	full := p.closed.Load() || s.gone || len(s.idle) >= p.cfg.MaxIdle
 	if !full {
-		p.idle[c.endpoint] = append(list, c)
+		s.idle = append(s.idle, c)
 	}
-	p.mu.Unlock()
+	s.mu.Unlock()
 	if full {
 		_ = c.nc.Close()
 	}
 }
 
-func (p *Pool) dial(x *exchange.Exchange) (*conn, error) {
+func (p *Pool) dial(x *exchange.Exchange, s *shelf) (*conn, error) {
 	ctx, cancel := x.Detached()
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
 	defer stop()
 	nc, err := p.cfg.Dial(ctx, "tcp", x.Endpoint)
 	if err == nil {
-		c := &conn{nc: nc, pool: p, endpoint: x.Endpoint, buf: make([]byte, readSize)}
+		c := &conn{nc: nc, pool: p, shelf: s, endpoint: x.Endpoint, buf: make([]byte, readSize)}
 		if sc, ok := nc.(syscall.Conn); ok {
 			c.raw, _ = sc.SyscallConn() // nil: it cannot be looked at
+			c.look = c.peek
 		}
+		deadline, _ := x.Deadline()
+		c.setDeadline(deadline)
 		return c, nil
 	}
 	if cause := x.Cause(); cause != nil {

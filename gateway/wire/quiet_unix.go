@@ -10,12 +10,14 @@ func (c *conn) quiet() bool {
 	if c.raw == nil {
 		return true
 	}
-	quiet := false
-	err := c.raw.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, err := syscall.Read(int(fd), b[:]) // the descriptor is non-blocking
-		quiet = err == syscall.EAGAIN
-		return true
-	})
-	return err == nil && quiet
+	c.isQuiet = false
+	return c.raw.Read(c.look) == nil && c.isQuiet
+}
+
+// peek is handed to raw.Read as c.look, made once: a closure would be made anew
+// for each request.
+func (c *conn) peek(fd uintptr) bool {
+	_, err := syscall.Read(int(fd), c.peeked[:]) // the descriptor is non-blocking
+	c.isQuiet = err == syscall.EAGAIN
+	return true
 }

@@ -67,15 +67,17 @@ func (s *sender) run(c *conn, x *exchange.Exchange) {
 				copy(buf[start:front], size)
 				out = append(buf[start:front+n], '\r', '\n')
 			}
-			if _, s.writeErr = c.nc.Write(out); s.writeErr != nil {
+			if s.write(c, out); s.writeErr != nil {
 				return
 			}
 		}
 		if err == io.EOF {
 			if chunked {
-				_, s.writeErr = c.nc.Write(appendLastChunk(nil, &x.Request.Trailer))
+				s.write(c, appendLastChunk(nil, &x.Request.Trailer))
 			}
-			s.all = s.writeErr == nil
+			if s.all = s.writeErr == nil; s.all {
+				c.awaitHead(x)
+			}
 			return
 		}
 		if err != nil {
@@ -83,6 +85,12 @@ func (s *sender) run(c *conn, x *exchange.Exchange) {
 			return
 		}
 	}
+}
+
+func (s *sender) write(c *conn, out []byte) {
+	var n int
+	n, s.writeErr = c.nc.Write(out)
+	c.written += uint64(n)
 }
 
 // join waits until the sender has ended, for as long as grace of its own accord

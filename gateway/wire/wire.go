@@ -19,8 +19,11 @@ type Config struct {
 	// Dial opens a connection; nil: an ordinary net.Dialer.
 	Dial           func(ctx context.Context, network, address string) (net.Conn, error)
 	ConnectTimeout time.Duration // 0: 2 s
-	MaxIdle        int           // idle connections per endpoint; 0: 128
-	IdleTimeout    time.Duration // how long one may be idle; 0: 90 s
+	// HeaderTimeout is how long an answer's head may take once the request is
+	// wholly sent; 0: as long as the deadline allows.
+	HeaderTimeout time.Duration
+	MaxIdle       int           // idle connections per endpoint; 0: 128
+	IdleTimeout   time.Duration // how long one may be idle; 0: 90 s
 	// StreamIdle is the longest silence of an answer that has no deadline; 0: 5 min.
 	StreamIdle time.Duration
 	MaxHead    int // bytes of an answer's head; 0: 64 KiB
@@ -56,8 +59,9 @@ func (p *Pool) Serve(x *exchange.Exchange) error {
 			return err
 		}
 		again, err := c.roundTrip(x)
-		// A connection that had been idle and took not one byte of the request
-		// was closed before it: whoever is at the other end never saw anything.
+		// A connection that had been idle and is proven to have taken nothing of
+		// the request was closed before it: nobody at the other end ever saw it, so
+		// this is the same attempt and not a second one.
 		if again && c.reused && !fresh && x.Request.Body.Rewind() == nil {
 			continue
 		}
@@ -65,16 +69,13 @@ func (p *Pool) Serve(x *exchange.Exchange) error {
 	}
 }
 
-// roundTrip sends x and reads the head of the answer. again is proof that
-// nothing of the request left this machine.
+// roundTrip sends x and reads the head of the answer; c has x's deadline. again
+// is proof that the other end took nothing of the request.
 func (c *conn) roundTrip(x *exchange.Exchange) (again bool, err error) {
 	if cause := x.Waiting(c); cause != nil {
 		c.drop(x)
 		return false, failed(x, exchange.Canceled, cause)
 	}
-	deadline, _ := x.Deadline()
-	c.setDeadline(deadline)
-
 	kept, whole := x.Request.Body.Kept()
 	whole = whole || x.Request.Body.Empty()
 	if err := c.appendHead(x); err != nil {
@@ -84,25 +85,35 @@ func (c *conn) roundTrip(x *exchange.Exchange) (again bool, err error) {
 	if whole {
 		c.appendKept(x, kept)
 	}
+	before := c.written
 	n, writeErr := c.nc.Write(c.out)
+	c.written += uint64(n)
 	switch {
 	case writeErr != nil && n == 0 && !timeout(writeErr):
 		c.drop(x)
 		ue := failed(x, exchange.Write, writeErr)
 		ue.Unprocessed = true
 		return true, ue
-	case writeErr == nil && !whole:
+	case writeErr == nil && whole:
+		c.awaitHead(x)
+	case writeErr == nil:
 		c.send = startSender(c, x)
 	}
 	// A failed write may have an answer waiting behind it: an upstream that says
 	// 413 and closes. What reading yields decides.
 	err = c.readHead(x)
+	c.headCame()
 	if err == nil {
 		return false, nil
 	}
+	untaken := whole && c.reused && !c.gotBytes && err == io.EOF && x.Cause() == nil && c.untaken(x, before)
 	c.drop(x)
 	x.Response.Head.Reset()
-	return false, c.explain(x, err, writeErr)
+	err = c.explain(x, err, writeErr)
+	if ue, ok := err.(*exchange.UpstreamError); ok && untaken {
+		ue.Unprocessed = true
+	}
+	return untaken, err
 }
 
 // explain gives an error of reading the head its kind; c has been dropped, so
@@ -124,6 +135,8 @@ func (c *conn) explain(x *exchange.Exchange, err, writeErr error) error {
 		return failed(x, exchange.BadResponse, bad)
 	}
 	switch {
+	case timeout(err) && !c.head.until.IsZero():
+		return failed(x, exchange.HeaderTimeout, context.DeadlineExceeded)
 	case timeout(err):
 		return failed(x, exchange.Canceled, context.DeadlineExceeded)
 	case c.gotBytes:

@@ -56,8 +56,8 @@ func PerTry(d time.Duration) exchange.Layer {
 				return err
 			}
 			ue, ok := errors.AsType[*exchange.UpstreamError](err)
-			if ok && ue.Kind == exchange.ConnectTimeout {
-				return err // says more: nothing was sent
+			if ok && (ue.Kind == exchange.ConnectTimeout || ue.Kind == exchange.HeaderTimeout) {
+				return err // says more: a limit of the wire's own, that was lower still
 			}
 			return &exchange.UpstreamError{Kind: exchange.TryTimeout, Endpoint: x.Endpoint, Err: context.DeadlineExceeded}
 		})
