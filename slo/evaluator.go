@@ -36,6 +36,7 @@ type Evaluator struct {
 	tick    sync.Mutex // held through a Tick
 	wholeAt time.Time
 	slow    map[key]slow
+	blind   bool // some promise is unknown for want of coverage
 
 	mu     sync.RWMutex
 	last   []Status
@@ -135,7 +136,11 @@ func (e *Evaluator) Tick(ctx context.Context, now time.Time) error {
 }
 
 func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, error) {
-	whole := e.wholeAt.IsZero() || now.Sub(e.wholeAt) >= e.cfg.Whole || now.Before(e.wholeAt)
+	every := e.cfg.Whole
+	if e.blind {
+		every = min(every, blindWhole)
+	}
+	whole := e.wholeAt.IsZero() || now.Sub(e.wholeAt) >= every || now.Before(e.wholeAt)
 	if whole {
 		if err := e.ledger.RollHours(ctx); err != nil {
 			return nil, fmt.Errorf("roll up hours: %w", err)
@@ -177,6 +182,7 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 	if err := e.ledger.WriteBudgets(ctx, changes); err != nil {
 		return nil, fmt.Errorf("write states: %w", err)
 	}
+	e.blind = slices.ContainsFunc(statuses, func(s Status) bool { return s.Level == Unknown && s.Env != "" })
 	for _, c := range changes {
 		if c.Moved() {
 			e.cfg.Log.Info("budget level changed", "service", c.Service, "env", c.Env, "objective", c.Objective,
@@ -188,6 +194,10 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 	})
 	return statuses, nil
 }
+
+// blindWhole is how often coverage is made anew while the want of it leaves a
+// promise unknown: a first start should not have to wait for the slow reading.
+const blindWhole = 2 * time.Second
 
 func keyOf(m Measured) key { return key{m.Objective.ID, m.Env} }
 

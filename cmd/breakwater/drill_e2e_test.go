@@ -182,6 +182,11 @@ func TestEveryDueInstantStartsOnce(t *testing.T) {
 			c.start()
 		}
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.dumpOccurrences()
+		}
+	})
 	// Whatever was due is decided while one of them lives.
 	w.await("the last instants are decided", 60*time.Second, func() bool { return w.starts(last)[last] >= schedules })
 
@@ -206,6 +211,28 @@ func TestEveryDueInstantStartsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Errorf("%s started %d times at %s", day, n, at)
+	}
+}
+
+// dumpOccurrences shows what was decided, for a failed test.
+func (w *world) dumpOccurrences() {
+	rows, err := w.db.Query(context.Background(), `
+		select o.scheduled_for::text, o.skipped, coalesce(r.state, '-'), coalesce(r.reason, '-'), count(*), max(o.decided_at)::text
+		from occurrence o left join run r on r.schedule = o.schedule and r.planned_at = o.scheduled_for
+		group by 1, 2, 3, 4 order by 1, 2`)
+	if err != nil {
+		w.t.Log(err)
+		return
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var at, skipped, state, reason, decided string
+		var n int
+		if err := rows.Scan(&at, &skipped, &state, &reason, &n, &decided); err != nil {
+			w.t.Log(err)
+			return
+		}
+		w.t.Logf("due %s, skipped %q, run %s (%s): %d, decided %s", at, skipped, state, reason, n, decided)
 	}
 }
 

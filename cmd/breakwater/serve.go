@@ -243,8 +243,8 @@ func (h *house) ready(ctx context.Context) error {
 func awaitOK(ctx context.Context, url string) error {
 	client := &http.Client{Transport: clientTransport(), Timeout: 2 * time.Second}
 	defer client.CloseIdleConnections()
-	last := errors.New("not asked yet")
 	for {
+		var last error
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return fmt.Errorf("ask %s: %w", url, err)
