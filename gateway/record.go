@@ -85,7 +85,11 @@ func (r *recorded) dress(x *exchange.Exchange) {
 	head := &x.Response.Head
 	head.Set("X-Request-Id", x.Event.RequestID)
 	if x.Response.Local && x.Response.Body == nil && x.Response.Status >= 400 {
-		problemBody(x, "", "")
+		p := problem{Code: x.Event.Degraded}
+		if p.Code != "" {
+			p.Detail = "The upstream failed, and this answer takes the place of its own."
+		}
+		problemBody(x, p, false)
 	}
 	if x.Event.Degraded != "" {
 		reason := x.Event.Skip

@@ -50,7 +50,7 @@ func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error
 		p.branches = append(p.branches, retry.Layer(r.Retry, retry.Deps{
 			Upstream: up.Name, Endpoints: endpoints, Budget: g.state.budget(up.Name),
 			Log: g.cfg.Lines, Rand: g.cfg.Rand,
-		})(service))
+		})(upstreamCode(r.Retry.Fallback)(service)))
 	}
 	if len(p.branches) == 1 {
 		return p.branches[0], nil
