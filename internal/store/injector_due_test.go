@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,7 +101,11 @@ func TestEachDueInstantStartsOnce(t *testing.T) {
 					e = d.engine(nil)
 					continue
 				}
-				// Time passes only where one lived, so none may be missed.
+				// Time passes only where one lived and nothing is left in the hands
+				// of the other, so none may be missed.
+				if d.due(now) {
+					continue
+				}
 				d.pass(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
 			}
 		})
@@ -123,6 +128,13 @@ func TestEachDueInstantStartsOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// due reports whether some schedule is due at now and not decided.
+func (d *drill) due(now time.Time) bool {
+	all, err := d.Schedules(d.t.Context())
+	d.must(err)
+	return slices.ContainsFunc(all, func(s injector.Schedule) bool { return s.Enabled && !s.NextAt.After(now) })
 }
 
 func (d *drill) start0() time.Time { return time.Date(2026, 3, 3, 10, 0, 0, 0, time.UTC) }
