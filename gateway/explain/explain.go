@@ -33,8 +33,9 @@ type Sample struct {
 	// try_timeout ...
 	Failure   string `json:"failure,omitempty"`
 	LatencyMS int64  `json:"latency_ms,omitempty"` // of each try
-	// At is the time a Retry-After date is compared with; zero is the Unix epoch,
-	// so that an explanation does not depend on when it is asked for.
+	// At is when the request comes: time windows are held against it, and a
+	// Retry-After date. Zero is the Unix epoch, so that an explanation does not
+	// depend on when it is asked for.
 	At time.Time `json:"at,omitzero"`
 }
 
@@ -42,7 +43,12 @@ type Sample struct {
 type Answer struct {
 	Route    string `json:"route"` // "unmatched" where none takes the request
 	Upstream string `json:"upstream,omitempty"`
-	Retry    bool   `json:"retry"` // whether any is made
+	// Split is how the route shares requests out, where it does. Upstream is then
+	// the caller's own branch where callers stick to one, else the heaviest.
+	Split []Share `json:"split,omitempty"`
+	// Mirror is where a copy may go.
+	Mirror *Mirror `json:"mirror,omitempty"`
+	Retry  bool    `json:"retry"` // whether any is made
 	// Retries is how many are made where the jitter is least, AtLeast where it is
 	// most: they differ where the deadline falls between.
 	Retries int    `json:"retries"`
@@ -62,6 +68,19 @@ type Try struct {
 	BeginsMS    [2]int64 `json:"begins_ms"` // earliest and latest, after the request came
 	WaitMS      [2]int64 `json:"wait_ms"`
 	RetryNumber int      `json:"retry"` // 0 for the first
+}
+
+// Share is a branch of a split and its part of the requests.
+type Share struct {
+	Upstream string `json:"upstream"`
+	PPM      int64  `json:"ppm"`
+}
+
+// Mirror says what becomes of the copy of a request.
+type Mirror struct {
+	Upstream string `json:"upstream"`
+	PPM      int64  `json:"ppm"` // of requests like this one; 0 where it is skipped
+	Skip     string `json:"skip_reason,omitempty"`
 }
 
 // Kinds are the failures a Sample may name.
@@ -95,11 +114,18 @@ func Explain(cfg *config.Config, s Sample) (Answer, error) {
 		return a, nil
 	}
 	r := cfg.Routes[i]
-	up, _ := cfg.Upstream(r.Upstream)
-	a.Route, a.Upstream = r.Name, r.Upstream
+	a.Route = r.Name
+	endpoints, err := a.place(cfg, r, s)
+	if err != nil {
+		return Answer{}, fmt.Errorf("explain: %w", err)
+	}
+	if r.MaxBody > 0 && s.BodyBytes > r.MaxBody {
+		a.Status = 413
+		return a, nil
+	}
 
-	early, reason, skip, status := simulate(r, len(up.Endpoints), s, 0)
-	late, _, _, _ := simulate(r, len(up.Endpoints), s, math.Nextafter(1, 0))
+	early, reason, skip, status := simulate(r, endpoints, s, 0)
+	late, _, _, _ := simulate(r, endpoints, s, math.Nextafter(1, 0))
 	a.Retries, a.AtLeast = len(early)-1, len(late)-1
 	a.Retry, a.Reason, a.Skip, a.Status = a.Retries > 0, reason, skip, status
 	for n, e := range early {
@@ -143,18 +169,6 @@ func (s Sample) request() *exchange.Request {
 		req.Head.Add(name, value)
 	}
 	return req
-}
-
-// routeFacts are what routing asks beside the request.
-func (s Sample) routeFacts(cfg *config.Config) route.Facts {
-	return route.Facts{Caller: find(s.Headers, cfg.Gateway.CallerHeader), Now: s.now()}
-}
-
-func (s Sample) now() time.Time {
-	if s.At.IsZero() {
-		return time.Unix(0, 0)
-	}
-	return s.At
 }
 
 // at is one call of a simulation.

@@ -1,0 +1,55 @@
+package explain
+
+import (
+	"strings"
+	"time"
+
+	"breakwater/gateway/config"
+	"breakwater/gateway/policy/mirror"
+	"breakwater/gateway/route"
+)
+
+// routeFacts are what routing asks beside the request.
+func (s Sample) routeFacts(cfg *config.Config) route.Facts {
+	return route.Facts{Caller: find(s.Headers, cfg.Gateway.CallerHeader), Now: s.now()}
+}
+
+func (s Sample) now() time.Time {
+	if s.At.IsZero() {
+		return time.Unix(0, 0)
+	}
+	return s.At
+}
+
+// place says where requests like s go by route r, and to how many endpoints.
+func (a *Answer) place(cfg *config.Config, r config.Route, s Sample) (endpoints int, err error) {
+	ups, weights, err := cfg.Branches(r)
+	if err != nil {
+		return 0, err
+	}
+	heaviest := weights.Heaviest()
+	at := heaviest
+	// Without a caller the choice is by the request's id, which a sample has not.
+	if caller := find(s.Headers, cfg.Gateway.CallerHeader); r.Sticky && caller != "" {
+		at = weights.Pick(route.Hash(r.Name, caller))
+	}
+	a.Upstream, endpoints = ups[at].Name, len(ups[at].Endpoints)
+	if r.EscapeSplit && at != heaviest {
+		endpoints += len(ups[heaviest].Endpoints)
+	}
+	if len(r.Split) > 0 {
+		for i, up := range ups {
+			a.Split = append(a.Split, Share{up.Name, weights.Share(i)})
+		}
+	}
+	if m := r.Mirror; m != nil {
+		a.Mirror = &Mirror{Upstream: m.Upstream, PPM: m.PPM}
+		switch {
+		case strings.EqualFold(find(s.Headers, "Upgrade"), "websocket"):
+			a.Mirror.PPM, a.Mirror.Skip = 0, string(mirror.Upgrade)
+		case s.BodyBytes > m.MaxBody:
+			a.Mirror.PPM, a.Mirror.Skip = 0, string(mirror.TooBig)
+		}
+	}
+	return endpoints, nil
+}
