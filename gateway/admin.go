@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"breakwater/gateway/policy/balance"
 	"breakwater/gateway/policy/fault"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -109,6 +110,11 @@ type endpointStats struct {
 	InFlight int64   `json:"in_flight"`
 	CostMS   float64 `json:"cost_ms"` // of one more request: latency average times in flight plus one
 	Idle     int     `json:"idle_connections"`
+	// State is ready, ejected (by failures under traffic) or unhealthy (by probes).
+	State     balance.State `json:"state"`
+	Failures  int64         `json:"failures_in_a_row"`
+	Ejections int64         `json:"ejections"`
+	OutForMS  int64         `json:"ejected_for_ms,omitempty"` // still
 }
 
 func (g *Gateway) stats(now time.Time) any {
@@ -125,11 +131,13 @@ func (g *Gateway) stats(now time.Time) any {
 	}
 	out["revision"] = s.cfg.Revision
 	upstreams := map[string]any{}
-	for _, up := range s.cfg.Upstreams {
+	for _, up := range s.cfg.Pools() {
 		list := []endpointStats{}
 		wires := g.state.wire(up)
 		for _, e := range g.state.pool(up.Name).Stats(now) {
-			list = append(list, endpointStats{e.Address, e.InFlight, e.CostMS, wires.Idle(e.Address)})
+			list = append(list, endpointStats{
+				e.Address, e.InFlight, e.CostMS, wires.Idle(e.Address), e.State, e.Failures, e.Ejections, e.OutFor.Milliseconds(),
+			})
 		}
 		slices.SortFunc(list, func(a, b endpointStats) int { return strings.Compare(a.Address, b.Address) })
 		upstreams[up.Name] = map[string]any{

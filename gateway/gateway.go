@@ -66,6 +66,7 @@ type Gateway struct {
 	log      *slog.Logger
 	metrics  *metrics
 	state    *registry
+	probes   *prober
 	mirrors  *mirrors
 	traces   *traces
 	front    *front.Front
@@ -102,13 +103,21 @@ func New(cfg Config) *Gateway {
 		cfg.Dial = guarded(nil)
 	}
 	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces()}
+	g.probes = newProber(g)
 	g.tallies.init()
 	g.front = front.New(front.Config{
 		Service: exchange.Func(g.serve),
 		Refuse:  g.refuse,
 		Trusted: g.trusts,
-		Limits:  cfg.Limits,
-		Log:     cfg.Log,
+		Listening: func() front.Listening {
+			if s := g.now.Load(); s != nil {
+				return s.listening
+			}
+			return front.Listening{}
+		},
+		Unparsed: g.unparsed,
+		Limits:   cfg.Limits,
+		Log:      cfg.Log,
 	})
 	return g
 }
@@ -127,6 +136,7 @@ func (g *Gateway) Apply(cfg config.Config) error {
 	g.now.Store(next)
 	g.state.keep(next)
 	g.mirrors.keep(next)
+	g.probes.applied()
 	g.lastErr = ""
 	g.metrics.applied(next)
 	g.log.Info("configuration applied", "revision", cfg.Revision, "routes", len(cfg.Routes))
@@ -165,15 +175,17 @@ const drainTime = 30 * time.Second
 // Serve serves the data plane on l until ctx ends, and then lets the requests
 // under way come to their end.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
-	return serve(ctx, g.front.Server(), l, func() { g.draining.Store(true) })
+	return serve(ctx, g.front.Server(), g.front.Listen(l), func() { g.draining.Store(true) }, g.front.Drain)
 }
 
 // ServeAdmin serves the admin port on l until ctx ends.
 func (g *Gateway) ServeAdmin(ctx context.Context, l net.Listener) error {
-	return serve(ctx, &http.Server{Handler: g.Admin(), ReadHeaderTimeout: 5 * time.Second}, l, func() {})
+	return serve(ctx, &http.Server{Handler: g.Admin(), ReadHeaderTimeout: 5 * time.Second}, l, func() {}, func(context.Context) {})
 }
 
-func serve(ctx context.Context, s *http.Server, l net.Listener, stopping func()) error {
+// serve calls stopping when ctx ends, and rest, with the time that is left, for
+// what the server does not wait for.
+func serve(ctx context.Context, s *http.Server, l net.Listener, stopping func(), rest func(context.Context)) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -189,6 +201,7 @@ func serve(ctx context.Context, s *http.Server, l net.Listener, stopping func())
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = s.Close() // whoever is still there is cut, and recorded as cut
 	}
+	rest(drain)
 	if served := <-ended; err == nil && !errors.Is(served, http.ErrServerClosed) {
 		err = served
 	}
@@ -206,6 +219,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	defer g.state.close()
+	var probing sync.WaitGroup
+	probing.Go(func() { g.probes.run(ctx) })
+	defer probing.Wait()
 	defer g.mirrors.close(func(string) bool { return true })
 	for {
 		select {
@@ -253,6 +269,17 @@ func (g *Gateway) refuse(x *exchange.Exchange, why *exchange.Refusal) error {
 	}
 	r.next = exchange.Func(func(*exchange.Exchange) error { return why })
 	return r.Serve(x)
+}
+
+// unparsed records a message that nobody but net/http has seen.
+func (g *Gateway) unparsed(peer string, status int) {
+	x := new(exchange.Exchange)
+	x.Reset()
+	x.Event.Start = time.Now()
+	x.Request.Peer = peer
+	_ = g.refuse(x, &exchange.Refusal{Policy: "ingress", Reason: "malformed", Status: status}) // the answer is out already
+	x.Event.BodyComplete = true
+	x.End(x.Event.Outcome)
 }
 
 // unmatched is the route of requests that came to none.

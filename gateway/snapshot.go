@@ -15,10 +15,10 @@ import (
 
 	"breakwater/gateway/config"
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/front"
 	"breakwater/gateway/policy/balance"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
-	"breakwater/gateway/wire"
 )
 
 // snapshot is a configuration, compiled. It never changes; requests under way
@@ -28,6 +28,7 @@ type snapshot struct {
 	name, env string
 	table     *route.Table
 	routes    []compiled
+	listening front.Listening
 	effective []byte // the configuration as JSON
 	appliedAt time.Time
 }
@@ -63,6 +64,12 @@ func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
 	}
 	if s.env == "" {
 		s.env = cfg.Gateway.Env
+	}
+	if s.listening, err = listening(cfg.Gateway); err != nil {
+		return nil, err
+	}
+	if err := g.state.secure(cfg.Pools()); err != nil {
+		return nil, err
 	}
 	for _, r := range cfg.Routes {
 		service, err := g.stack(s, r)
@@ -122,18 +129,25 @@ type registry struct {
 	mu      sync.Mutex
 	pools   map[string]*balance.Pool
 	budgets map[string]*retry.Budget
-	wires   map[wireKey]*wire.Pool
+	wires   map[wireKey]transport
+	secured map[string]secured // by upstream, as the last build read it
 }
 
 type wireKey struct {
-	upstream string
-	connect  time.Duration
+	upstream, protocol string
+	connect, head      time.Duration
+	secure             string // print of its TLS
+}
+
+// keyOf is called with the lock held.
+func (r *registry) keyOf(up config.Upstream) wireKey {
+	return wireKey{up.Name, up.Protocol, up.ConnectTimeout, up.HeaderTimeout, r.secured[up.Name].print}
 }
 
 func newRegistry(dial func(ctx context.Context, network, address string) (net.Conn, error)) *registry {
 	return &registry{
 		dial:  dial,
-		pools: map[string]*balance.Pool{}, budgets: map[string]*retry.Budget{}, wires: map[wireKey]*wire.Pool{},
+		pools: map[string]*balance.Pool{}, budgets: map[string]*retry.Budget{}, wires: map[wireKey]transport{}, secured: map[string]secured{},
 	}
 }
 
@@ -155,12 +169,13 @@ func (r *registry) budget(upstream string) *retry.Budget {
 	return r.budgets[upstream]
 }
 
-func (r *registry) wire(up config.Upstream) *wire.Pool {
-	key := wireKey{up.Name, up.ConnectTimeout}
+// wire returns the transport of up, whose TLS secure has read.
+func (r *registry) wire(up config.Upstream) transport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	key := r.keyOf(up)
 	if r.wires[key] == nil {
-		r.wires[key] = wire.NewPool(wire.Config{Dial: r.dial, ConnectTimeout: up.ConnectTimeout})
+		r.wires[key] = r.open(up, r.secured[up.Name].cfg)
 	}
 	return r.wires[key]
 }
@@ -174,10 +189,10 @@ func (r *registry) keep(s *snapshot) {
 	shaped := map[wireKey]bool{}
 	for _, up := range s.cfg.Pools() {
 		named[up.Name] = true
+		shaped[r.keyOf(up)] = true
 		if pool := r.pools[up.Name]; pool != nil {
 			pool.Keep(addresses(up))
 		}
-		shaped[wireKey{up.Name, up.ConnectTimeout}] = true
 	}
 	for name := range r.pools {
 		if !named[name] {
@@ -213,7 +228,7 @@ func (r *registry) close() {
 	}
 }
 
-func (r *registry) allWires() (all []*wire.Pool) {
+func (r *registry) allWires() (all []transport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.wires {

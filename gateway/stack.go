@@ -31,6 +31,8 @@ func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 		bodyLimit(r.MaxBody),
 		// Above the clocks: how fast a client sends is not the upstream's fault.
 		upload(replay),
+		// Streams leave the total at their head, and have bounds of their own.
+		timeout.Streams(r.IdleTimeout, r.MaxStream),
 		// All tries and waits and the body together.
 		timeout.Total(r.Timeout),
 		// Above retry: once per request, never per try.
@@ -56,11 +58,14 @@ func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
 
 // balance picks an endpoint of up.
 func (g *Gateway) balance(up config.Upstream) exchange.Layer {
-	addresses := make([]string, len(up.Endpoints))
-	for i, e := range up.Endpoints {
-		addresses[i] = e.Address
+	cfg := balance.Config{
+		Endpoints: addresses(up), Rand: g.cfg.Rand, SlowStart: slowStart, PanicPPM: up.PanicPPM,
+		Changed: func(c balance.Change) { g.endpointChanged(up.Name, c) },
 	}
-	return balance.Layer(balance.Config{Endpoints: addresses, Rand: g.cfg.Rand, SlowStart: slowStart}, g.state.pool(up.Name))
+	if e := up.Ejection; e != nil {
+		cfg.Ejection = balance.Ejection{After: e.After, For: e.For, MaxPPM: e.MaxPPM}
+	}
+	return balance.Layer(cfg, g.state.pool(up.Name))
 }
 
 // slowStart is how long a new endpoint is spared a full share.

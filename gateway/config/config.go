@@ -39,7 +39,13 @@ type Gateway struct {
 	// TrustedPeers are the addresses whose forwarded and control fields (request
 	// id, Retry-Count, deadline) are believed; everybody else's are stripped.
 	TrustedPeers []netip.Prefix `json:"trusted_peers,omitempty"`
-	Spool        Spool          `json:"spool"`
+	// TLS is spoken with clients where it names a certificate.
+	TLS *Identity `json:"tls,omitempty"`
+	// HTTP1Only refuses HTTP/2, which clients may else speak: by ALPN, or without
+	// TLS by prior knowledge.
+	HTTP1Only   bool        `json:"http1_only,omitempty"`
+	Connections Connections `json:"connections,omitzero"`
+	Spool       Spool       `json:"spool"`
 	// Caps are what no experiment may pass.
 	Caps fault.Caps `json:"caps"`
 }
@@ -55,6 +61,17 @@ type Upstream struct {
 	Name           string        `json:"name"`
 	Endpoints      []Endpoint    `json:"endpoints"`
 	ConnectTimeout time.Duration `json:"connect_timeout"`
+	// Protocol is http1, h2 or h2c; "" is http1.
+	Protocol string `json:"protocol,omitempty"`
+	// TLS is spoken where it is set.
+	TLS *UpstreamTLS `json:"tls,omitempty"`
+	// HeaderTimeout is how long an answer's head may take; 0: as long as the tries may.
+	HeaderTimeout time.Duration `json:"response_header_timeout,omitempty"`
+	Health        *Health       `json:"health,omitempty"`
+	Ejection      *Ejection     `json:"ejection,omitempty"`
+	// PanicPPM is the share of ready endpoints under which all of them are used;
+	// 0: never.
+	PanicPPM int64 `json:"panic_threshold_ppm,omitempty"`
 }
 
 // Endpoint is one address with the labels by which incidents are narrowed down.
@@ -84,7 +101,11 @@ type Route struct {
 	MaxBody int64 `json:"max_body,omitempty"`
 	// Timeout is the total, all tries and waits included.
 	Timeout time.Duration `json:"timeout"`
-	Retry   retry.Config  `json:"retry"`
+	// A stream leaves the total at its head. IdleTimeout is then its longest silence,
+	// 0: 5 min, and MaxStream its longest life, 0: none.
+	IdleTimeout time.Duration `json:"idle_timeout,omitempty"`
+	MaxStream   time.Duration `json:"max_stream,omitempty"`
+	Retry       retry.Config  `json:"retry"`
 	// Core routes write one event line an exchange; others may be folded.
 	Core bool `json:"core"`
 	// FaultVisible lets the client see the header that names an experiment.

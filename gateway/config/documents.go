@@ -40,6 +40,7 @@ func (p *parser) gateway(m *conf.Map) {
 		control.Done()
 		g.CallerHeader = headerName(m.Get("caller_header"), g.CallerHeader)
 		g.TrustedPeers = prefixes(m.Get("trusted_peers"))
+		parseListener(m, &g)
 		spool := m.Get("spool").Map()
 		g.Spool.Dir = spool.Get("dir").Str("")
 		g.Spool.MaxBytes = spool.Get("max_size").Size(g.Spool.MaxBytes, 1<<20, 1<<40)
@@ -62,6 +63,10 @@ func (p *parser) upstream(m *conf.Map) {
 	u.Name = m.Need("name").Name()
 	p.upstreams = append(p.upstreams, m.Get("name"))
 	u.ConnectTimeout = m.Get("connect_timeout").Duration(u.ConnectTimeout, time.Millisecond, time.Minute)
+	u.HeaderTimeout = m.Get("response_header_timeout").Duration(0, time.Millisecond, time.Hour)
+	u.Health, u.Ejection = parseHealth(m.Get("health")), parseEjection(m.Get("ejection"))
+	u.PanicPPM = m.Get("panic_threshold").PPM(0)
+	parseProtocol(m, &u)
 	list := m.Need("endpoints")
 	seen := map[string]bool{}
 	for _, item := range list.List() {
@@ -102,6 +107,8 @@ func (p *parser) route(m *conf.Map) {
 	r.Mirror = parseMirror(m.Get("mirror"), &at.mirror)
 	r.MaxBody = m.Get("max_body").Size(0, 1, 1<<40)
 	r.Timeout = at.timeout.Duration(15*time.Second, time.Millisecond, time.Hour)
+	r.IdleTimeout = m.Get("idle_timeout").Duration(0, time.Millisecond, 24*time.Hour)
+	r.MaxStream = m.Get("max_stream").Duration(0, time.Millisecond, 30*24*time.Hour)
 	match := m.Need("match").Map()
 	r.Match.Host = host(match.Get("host"))
 	r.Match.Methods = match.Get("methods").Enums(route.Methods()...)

@@ -161,6 +161,18 @@ func (h *H2) doubt(c *h2conn) {
 	c.doubtful = true
 }
 
+// Idle is the number of connections to endpoint that nobody uses.
+func (h *H2) Idle(endpoint string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.conns[endpoint] {
+		if c.cc.Err() == nil && c.cc.InFlight() == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Tick closes what has been idle too long at now, and forgets what is closed.
 func (h *H2) Tick(now time.Time) {
 	var old []*h2conn

@@ -25,6 +25,7 @@ type h2call struct {
 	cancel context.CancelFunc
 	timer  *time.Timer
 	late   atomic.Bool // the timer ran out
+	ofHead bool        // by HeaderTimeout, and not by the deadline
 	source *h2source   // nil: no body to send
 
 	mu   sync.Mutex // between Inform, on the connection's goroutine, and the end
@@ -90,7 +91,13 @@ func (h *H2) roundTrip(x *exchange.Exchange, conn *h2conn) (unsent bool, err err
 		c.end(0)
 		return false, failed(x, exchange.Canceled, cause)
 	}
-	deadline, _ := x.Deadline()
+	deadline, bound := x.Deadline()
+	if most := h.cfg.HeaderTimeout; most > 0 {
+		// From here on, the upload included: net/http does not tell when it is out.
+		if until := time.Now().Add(most); !bound || until.Before(deadline) {
+			deadline, c.ofHead = until, true
+		}
+	}
 	c.arm(deadline)
 	req, err := h.request(c, conn)
 	if err != nil {
@@ -136,11 +143,7 @@ func (h *H2) request(c *h2call, conn *h2conn) (*http.Request, error) {
 		req.Header["User-Agent"] = nil // or net/http names itself
 	}
 	if left, ok := x.Remaining(time.Now()); ok {
-		ms := strconv.FormatInt(max(left.Milliseconds(), 1), 10)
-		req.Header.Set(deadlineMS, ms)
-		if q.Head.Has("Grpc-Timeout") && len(ms) <= 8 {
-			req.Header.Set("Grpc-Timeout", ms+"m")
-		}
+		req.Header.Set(deadlineMS, strconv.FormatInt(max(left.Milliseconds(), 1), 10))
 	}
 	if exchange.IsGRPC(&q.Head) {
 		req.Header.Set("Te", "trailers") // asked of every client; it was taken off as ours
@@ -224,6 +227,9 @@ func (c *h2call) explain(err error) (unsent bool, _ error) {
 	}
 	if cause := x.Cause(); cause != nil {
 		return false, failed(x, exchange.Canceled, cause)
+	}
+	if c.late.Load() && c.ofHead {
+		return false, failed(x, exchange.HeaderTimeout, context.DeadlineExceeded)
 	}
 	if c.late.Load() {
 		return false, failed(x, exchange.Canceled, context.DeadlineExceeded)

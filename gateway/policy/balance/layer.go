@@ -43,7 +43,8 @@ func (b *balancer) Serve(x *exchange.Exchange) error {
 	err := b.next.Serve(x)
 
 	now := time.Now()
-	r := Result{Outcome: exchange.Classify(err, x.Response.Status), Status: x.Response.Status, Took: now.Sub(start)}
+	status := x.Response.Judged()
+	r := Result{Outcome: exchange.Classify(err, status), Status: status, Took: now.Sub(start)}
 	try := x.Try()
 	try.LatencyUS = r.Took.Microseconds()
 	if err == nil {

@@ -99,12 +99,12 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 // why there is none after all.
 func (r *retrier) again(x *exchange.Exchange, mark int, err error, d Decision, n int) (skip string) {
 	// The line is about to be written: the strings of the head are still there.
-	line := Line{At: time.Now(), Message: Triggered, Status: x.Response.Status, Retry: n, Backoff: d.Wait, Reason: d.Reason}
+	line := Line{At: time.Now(), Message: Triggered, Status: x.Response.Judged(), Retry: n, Backoff: d.Wait, Reason: d.Reason}
 	if err != nil {
 		line.Status = failureOf(err).Status()
 		x.EndTo(mark, exchange.Classify(err, 0))
 	} else {
-		x.Hold(mark, exchange.Classify(nil, x.Response.Status))
+		x.Hold(mark, exchange.Classify(nil, x.Response.Judged()))
 	}
 	if err := x.Wait(d.Wait, nil); err != nil {
 		if errors.Is(err, exchange.ErrClientGone) {
@@ -193,7 +193,7 @@ func (r *retrier) facts(x *exchange.Exchange, err error, retries int) Facts {
 	f.ClientGone = x.Cause() != nil
 	if err == nil {
 		head := &x.Response.Head
-		f.Status = x.Response.Status
+		f.Status = x.Response.Judged()
 		f.RetryAfter, f.HasRetryAfter = head.Lookup("Retry-After")
 		if f.HasRetryAfter { // garbage is no header at all
 			_, f.HasRetryAfter = ParseRetryAfter(f.RetryAfter, now)
@@ -248,7 +248,7 @@ func tried(tries []retrylog.Try) (n int) {
 }
 
 func (r *retrier) finish(x *exchange.Exchange, m Message, retries int, start time.Time) {
-	r.finishAs(x, m, x.Response.Status, retries, start)
+	r.finishAs(x, m, x.Response.Judged(), retries, start)
 }
 
 func (r *retrier) finishAs(x *exchange.Exchange, m Message, status, retries int, start time.Time) {
