@@ -94,7 +94,8 @@ func newExplain(io streams) *cobra.Command {
 		Short: "say what would happen to one exchange: retried or not, when, and why",
 		Long: "Reads a sample exchange as JSON, from a file or - for standard input, and asks the\n" +
 			"engine that serves traffic. Fields: method, path, host, headers, body_bytes; status,\n" +
-			"response_headers, or failure (" + strings.Join(explain.Kinds(), ", ") + "); latency_ms.",
+			"response_headers, or failure (" + strings.Join(explain.Kinds(), ", ") + "); latency_ms;\n" +
+			"at, when the request comes: time windows are held against it.",
 		Example: "  echo '{\"path\": \"/points/balance/u-1\", \"status\": 502}' | breakwater explain --config gw.yaml --sample -",
 		Args:    cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
