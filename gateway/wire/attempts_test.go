@@ -5,6 +5,8 @@ import (
 	"flag"
 	"io"
 	"net"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"breakwater/gateway/policy/balance"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/wire"
+	"breakwater/internal/retrylog"
 )
 
 var attempts = flag.Int("attempts", 100_000, "requests of TestReliability_F19_X128")
@@ -178,4 +181,42 @@ func TestReliability_X128_HardClose(t *testing.T) {
 		t.Errorf("logged %d attempts, the upstream saw %d, %d are without an answer", logged, got, unanswered)
 	}
 	t.Logf("%d attempts, of which %d were thrown away unread; %d requests failed", logged, unanswered, failed)
+}
+
+func TestPolicies_R17(t *testing.T) {
+	const overloaded = "HTTP/1.1 503 Service Unavailable\r\nX-Backend-Status: overloaded\r\nContent-Length: 1024\r\n\r\n"
+	body := strings.Repeat("x", 1<<10)
+	script := make([]string, 3000)
+	for i := range script {
+		script[i] = overloaded + body
+		if i%3 == 2 {
+			script[i] = "HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n" + body
+		}
+	}
+	address, connections, requests, _ := scripted(t, script...)
+	svc := exchange.Chain(pool(t, wire.Config{}),
+		retry.Layer(retry.Config{Enabled: true, MaxRetries: 2, OnStatus: []int{503}, PerTry: 5 * time.Second, BackoffBase: time.Millisecond}, retry.Deps{Endpoints: 1}),
+		balance.Layer(balance.Config{Endpoints: []string{address}, Rand: func() float64 { return 0 }}, balance.NewPool()))
+	before := 0
+	for i := range 1000 {
+		x := request("GET", address, "-")
+		x.Event.Tries = nil // balance names them
+		if err := svc.Serve(x); err != nil || x.Response.Status != 200 {
+			t.Fatalf("request %d: %d, %v", i, x.Response.Status, err)
+		}
+		got, err := io.ReadAll(x.Response.Body)
+		if err != nil || string(got) != body {
+			t.Fatalf("request %d: %d bytes, %v", i, len(got), err)
+		}
+		x.End(retrylog.OK)
+		if i == 0 {
+			before = runtime.NumGoroutine()
+		}
+	}
+	if n, m := connections.Load(), requests.Load(); n > 2 || m != 3000 {
+		t.Errorf("%d tries over %d connections, want 3000 over at most 2", m, n)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines, %d after the first request", n, before)
+	}
 }
