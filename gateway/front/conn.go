@@ -96,6 +96,9 @@ func (c *conn) look(p []byte) error {
 			return nil
 		}
 		if p[0] != preface[c.seen] {
+			if c.secure && c.http2 {
+				return errPreface // it was agreed upon
+			}
 			c.kind.Store(http1)
 			if c.seen+len(p) < peeked {
 				c.empty = fruitless

@@ -34,6 +34,7 @@ var (
 	errResets  = errors.New("too many streams reset")
 	errIdle    = errors.New("too many frames without content")
 	errBlock   = errors.New("head is too long")
+	errPreface = errors.New("preface of HTTP/2 is missing")
 	errNoHTTP2 = errors.New("HTTP/2 was not agreed upon")
 )
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"breakwater/gateway/exchange"
@@ -15,7 +16,8 @@ type h2source struct {
 	x       *exchange.Exchange
 	trailer http.Header // announced; filled at the end
 
-	mu     sync.Mutex // held while the body is read
+	forced atomic.Bool // what a Read says from now on is our doing
+	mu     sync.Mutex  // held while the body is read
 	closed bool
 	ended  bool
 	done   chan struct{} // closed when nothing will be read any more
@@ -53,7 +55,9 @@ func (s *h2source) Read(p []byte) (n int, err error) {
 		}
 		s.ended = true
 	case err != nil:
-		s.err = err
+		if s.err = err; s.forced.Load() {
+			s.err = errStopped
+		}
 		s.stop()
 	}
 	return n, err
@@ -89,6 +93,7 @@ func (s *h2source) join(grace time.Duration) {
 	select {
 	case <-s.done:
 	default:
+		s.forced.Store(true)
 		s.x.Request.Body.Interrupt() // where it waits to read
 	}
 	s.mu.Lock()

@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"maps"
 	"net"
@@ -14,9 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"breakwater/gateway"
 	"breakwater/gateway/config"
-	"breakwater/gateway/route"
 )
 
 // known lists the cases that fail. It must match exactly: a case that starts to
@@ -40,29 +37,8 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	g := gateway.New(gateway.Config{Name: "test", Env: "test"})
-	if err := g.Apply(config.Config{
-		Upstreams: []config.Upstream{{Name: "up", Endpoints: []config.Endpoint{{Address: upstream}}}},
-		Routes:    []config.Route{{Name: "all", Service: "shop", Match: route.Match{Path: "/*"}, Upstream: "up", Timeout: 0}},
-		Revision:  "1", Hash: "1",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(ctx, l) }()
-	defer func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
-
-	cmd := exec.CommandContext(t.Context(), python, "run-http-hostile", "--upstream", upstream, l.Addr().String())
+	address := listen(t, config.Gateway{}, config.Upstream{Endpoints: []config.Endpoint{{Address: upstream}}})
+	cmd := exec.CommandContext(t.Context(), python, "run-http-hostile", "--upstream", upstream, address)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	runErr := cmd.Run() // 1 where a case failed: the lines say which
@@ -106,7 +82,7 @@ func TestReadmeListsWhatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		listed := regexp.MustCompile(`(?m)^- `+c.ID+`\b`).Match(readme)
+		listed := regexp.MustCompile(`(?m)^- ` + c.ID + `\b`).Match(readme)
 		if want := slices.Contains(known, c.ID); listed != want {
 			t.Errorf("README.md lists %s as failing: %v, want %v", c.ID, listed, want)
 		}
