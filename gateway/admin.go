@@ -124,6 +124,7 @@ func (g *Gateway) stats(now time.Time) any {
 	}
 	out["draining"] = g.draining.Load()
 	out["tallies"] = g.Tallies()
+	out["mirrors"] = g.mirrors.stats()
 	out["faults"] = faultStats(g.cfg.Faults, now)
 	s := g.now.Load()
 	if s == nil {

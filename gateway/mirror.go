@@ -71,6 +71,17 @@ func (m *mirrors) close(which func(upstream string) bool) {
 	}
 }
 
+// stats is what each queue holds now.
+func (m *mirrors) stats() map[string]mirror.Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string]mirror.Stats{}
+	for upstream, q := range m.queues {
+		out[upstream] = q.Stats()
+	}
+	return out
+}
+
 // mirror copies requests of r where it asks for that.
 func (g *Gateway) mirror(s *snapshot, r config.Route) exchange.Layer {
 	if r.Mirror == nil {
