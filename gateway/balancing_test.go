@@ -176,7 +176,7 @@ func TestBalancing_FailsFast(t *testing.T) {
 	}{
 		{"by its cost alone", nil},
 		{"with ejection", func(u *config.Upstream) {
-			u.Ejection = &config.Ejection{After: 3, For: 10 * time.Second, MaxPPM: 500_000}
+			u.Ejection = &config.Ejection{After: 1, For: 10 * time.Second, MaxPPM: 500_000}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,6 +185,16 @@ func TestBalancing_FailsFast(t *testing.T) {
 				f.run(5 * time.Second)
 				f.endpoints[0].took.Store(int64(time.Millisecond))
 				f.endpoints[0].status.Store(503)
+				// Its cost lets it be tried seldom, and the first failure is enough.
+				for range 60 {
+					f.run(time.Second)
+					if tt.shape != nil && stateOf(t, f.gateway, "e0:1") == "ejected" {
+						break
+					}
+				}
+				if got := stateOf(t, f.gateway, "e0:1"); tt.shape != nil && got != "ejected" {
+					t.Errorf("failing, it is %s", got)
+				}
 				shares := f.run(40 * time.Second)
 				if shares[0] >= 0.02 {
 					t.Errorf("failing fast, it has %.4f of the traffic, want under 0.02", shares)
