@@ -286,7 +286,6 @@ name: day-%[1]d
 title: Each minute, on quiet-%[1]d
 scenarios: [quiet-%[1]d]
 schedule: {cron: "* * * * *", zone: UTC}
-auto_approve: {budget_spent: "5%%"}
 `, i)
 	}
 	return b.String()
