@@ -33,8 +33,18 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 		return f.answerGRPC(x, w)
 	}
 	h := w.Header()
+	values := make([]string, 0, res.Head.Len()+1) // of all fields: one piece of memory
+	one := func(value string) []string {
+		values = append(values, value)
+		return values[len(values)-1 : len(values) : len(values)]
+	}
 	for _, field := range res.Head.Fields() {
-		h.Add(field.Name, field.Value)
+		name := http.CanonicalHeaderKey(field.Name)
+		if before, twice := h[name]; twice {
+			h[name] = append(before, field.Value)
+		} else {
+			h[name] = one(field.Value)
+		}
 	}
 	if _, typed := h["Content-Type"]; !typed {
 		h["Content-Type"] = nil // or net/http guesses
@@ -45,7 +55,7 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 		length = 0
 	}
 	if length >= 0 && res.Status != http.StatusNoContent {
-		h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
+		h["Content-Length"] = one(strconv.FormatInt(length, 10))
 	} else {
 		delete(h, "Content-Length")
 	}
