@@ -141,7 +141,11 @@ func (c *conn) look(p []byte) error {
 func (c *conn) sayGoodbye(why error) {
 	c.front.stats.floods.Add(1)
 	c.front.cfg.Log.Warn("connection closed", "peer", c.peer, "err", why)
-	if c.kind.Load() != http2 || !c.mu.TryLock() { // or a write waits for a client that does not read
+	if c.kind.Load() != http2 {
+		_ = c.Conn.Close() // or net/http answers it in HTTP/1
+		return
+	}
+	if !c.mu.TryLock() { // or a write waits for a client that does not read
 		return
 	}
 	defer c.mu.Unlock()

@@ -212,6 +212,9 @@ type h2code uint32
 // 8.7).
 const refusedStream h2code = 7
 
+// fromPeer is the text of the cause that net/http gives a reset by the upstream.
+const fromPeer = "received from peer"
+
 func (e h2stream) Error() string { return "stream reset with code " + strconv.Itoa(int(e.Code)) }
 
 // explain gives an error its kind. c has ended.
@@ -240,7 +243,7 @@ func (c *h2call) explain(err error) (unsent bool, _ error) {
 		switch {
 		case reset.Code == refusedStream:
 			ue.Unprocessed = true
-		case reset.Cause != nil: // we reset it, for what it said
+		case reset.Cause != nil && reset.Cause.Error() != fromPeer: // we reset it, for what it said
 			ue.Kind = exchange.BadResponse
 		}
 		return false, ue
