@@ -34,9 +34,10 @@ func listen(t *testing.T, cfg front.Config) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := front.New(cfg).Server()
+	f := front.New(cfg)
+	s := f.Server()
 	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
+	go func() { defer close(done); _ = s.Serve(f.Listen(l)) }()
 	t.Cleanup(func() { _ = s.Close(); <-done })
 	return l.Addr().String()
 }

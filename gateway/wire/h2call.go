@@ -185,14 +185,16 @@ func (c *h2call) accept(res *http.Response) {
 	r := &c.x.Response
 	r.Status, r.Length = res.StatusCode, res.ContentLength
 	copyFields(&r.Head, res.Header)
-	if res.Body == http.NoBody {
-		if c.x.Request.Method != http.MethodHead {
-			r.Length = 0
-		}
-		if res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified {
+	// net/http does not tell whether the head has ended the stream. A gRPC status in
+	// it does, and the policies above are to find the exchange done with the body.
+	head := c.x.Request.Method == http.MethodHead
+	none := res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified
+	if head || none || res.ContentLength == 0 && r.Head.Has("Grpc-Status") {
+		if none {
 			r.Length = -1
 		}
 		c.end(settle)
+		_ = res.Body.Close()
 		return
 	}
 	r.Body = &h2body{call: c, res: res}
