@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -151,9 +152,19 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 	keep.Go(func() error { haltOnSignal(keepCtx, poller); return nil })
 
 	serving, sctx := errgroup.WithContext(ctx)
-	serving.Go(func() error { return g.Serve(sctx, data) })
+	// Whoever connects before the first documents are read waits in the socket's
+	// queue and is not refused.
+	read := make(chan struct{})
+	serving.Go(func() error {
+		select {
+		case <-read:
+			return g.Serve(sctx, data)
+		case <-sctx.Done():
+			return nil
+		}
+	})
 	serving.Go(func() error { return g.ServeAdmin(sctx, admin) })
-	serving.Go(func() error { return follow(sctx, set.config, g, log) })
+	serving.Go(func() error { return follow(sctx, set.config, g, log, sync.OnceFunc(func() { close(read) })) })
 	err = serving.Wait()
 	stopKeeping()
 	err = errors.Join(err, keep.Wait())
@@ -163,10 +174,11 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 }
 
 // follow applies each change of the documents; a bad one is refused and what
-// serves stays.
-func follow(ctx context.Context, path string, g *gateway.Gateway, log *slog.Logger) error {
+// serves stays. read is called after each attempt.
+func follow(ctx context.Context, path string, g *gateway.Gateway, log *slog.Logger, read func()) error {
 	src := source.File{Path: path, Warn: func(err error) { log.Warn("documents cannot be read", "err", err) }}
 	return src.Follow(ctx, func(d source.Document) error {
+		defer read()
 		var mistakes conf.Log
 		cfg := config.Parse(d.Files, &mistakes)
 		for _, w := range mistakes.Warnings() {

@@ -45,7 +45,7 @@ func TestEveryAnswerIsCountedOnce(t *testing.T) {
 		w.request("GET", "control", "/api/v1/slos", "", &slos)
 		return slos.AwaySince != nil
 	})
-	if status, page := w.request("GET", "control", "/", "", nil); status != 200 || !strings.Contains(page, "Data until") || !strings.Contains(page, "database") {
+	if status, page := w.request("GET", "control", "/", "", nil); status != 200 || !strings.Contains(page, "Data until") || !strings.Contains(page, "Database away since") {
 		t.Errorf("the overview without PostgreSQL answers %d and does not say until when its data reaches", status)
 	}
 	for _, s := range w.slos() {
