@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,61 @@ func stateOf(t *testing.T, g *gateway.Gateway, address string) string {
 		}
 	}
 	return "unknown"
+}
+
+// Bodies that are spliced: nothing is lost, a cut is a cut, and whose fault it
+// was is known.
+func TestLargeBodies(t *testing.T) {
+	const size = 1 << 20
+	whole := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+	address := raw(t, func(c *net.TCPConn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+			send := whole
+			if req.URL.Path == "/orders/cut" {
+				send = whole[:size/2]
+			}
+			if _, err := c.Write(send); err != nil || len(send) < size {
+				return
+			}
+		}
+	})
+	h := start(t, shop(address), gateway.Config{})
+	for _, path := range []string{"/orders/1", "/orders/cut", "/orders/1"} {
+		res, err := h.client.Get(h.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if cut := path == "/orders/cut"; cut && (!errors.Is(err, io.ErrUnexpectedEOF) || len(got) != size/2) ||
+			!cut && (err != nil || !bytes.Equal(got, whole)) {
+			t.Errorf("%s: %d bytes and %v", path, len(got), err)
+		}
+	}
+	res, err := h.client.Get(h.url + "/orders/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = res.Body.Read(make([]byte, 1<<10))
+	_ = res.Body.Close() // the transport cuts what was not read
+	events := h.records.wait(t, 4)
+	for i, want := range []retrylog.Outcome{retrylog.OK, retrylog.UpstreamFailure, retrylog.OK} {
+		if ev := events[i]; ev.Outcome != want || want == retrylog.OK && ev.BytesOut != size || ev.BytesOut < size/2 {
+			t.Errorf("event %+v, want %s", ev, want)
+		}
+	}
+	// The sockets may have taken all of it; then there was nothing to give up.
+	if ev := events[3]; ev.Outcome != retrylog.ClientAbort && ev.BytesOut != size {
+		t.Errorf("event %+v of a client that left", ev)
+	}
+	if k := events[1].Tries[0].Kind; k != "body_cut" {
+		t.Errorf("a cut is recorded as %q", k)
+	}
 }
 
 func TestPolicies_R10(t *testing.T) {

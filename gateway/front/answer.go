@@ -175,7 +175,20 @@ func (w *writer) copy(length int64) error {
 	} else if x.Request.Proto == 20 {
 		w.disarm()
 	}
+	direct := w.direct(length)
 	for {
+		if direct != nil && direct.Spliceable() {
+			w.arm(time.Now())
+			n, err := direct.SendTo(w.w.(io.ReaderFrom), spliceStep)
+			x.Event.BytesOut += n
+			if _, theirs := errors.AsType[*exchange.UpstreamError](err); err != nil && err != io.EOF && !theirs {
+				return exchange.ErrClientGone
+			}
+			if err == nil || err == io.EOF { // said once more by Read
+				continue
+			}
+			return err
+		}
 		n, err := x.Response.Body.Read(*lent)
 		if n > 0 {
 			w.arm(time.Now())
@@ -201,6 +214,26 @@ func (w *writer) copy(length int64) error {
 			return err
 		}
 	}
+}
+
+// spliceStep is how much the client has to take in the time of one write.
+const spliceStep = 128 << 10
+
+// spliceable is a body that can go from the upstream's socket to the client's
+// inside the kernel.
+type spliceable interface {
+	Spliceable() bool
+	SendTo(w io.ReaderFrom, most int64) (int64, error)
+}
+
+// direct returns the body where it may be spliced, or nil: no layer looks at its
+// bytes, its length is known, and the client's connection is its own.
+func (w *writer) direct(length int64) spliceable {
+	body, ok := w.x.Response.Body.(spliceable)
+	if _, to := w.w.(io.ReaderFrom); !ok || !to || length < 0 || w.x.Request.Proto == 20 {
+		return nil
+	}
+	return body
 }
 
 // ready reports whether some of the body has come with its head.

@@ -156,6 +156,10 @@ func TestReliability_F19_X128(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			address, seen := mortal(t, tt.end)
 			logged, unanswered, failed := load(t, address, n/len(tests))
+			// What was written last may not have been read yet.
+			for end := time.Now().Add(5 * time.Second); seen.Load() != logged && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
 			if got := seen.Load(); got != logged {
 				t.Errorf("logged %d attempts, the upstream saw %d", logged, got)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,9 +140,14 @@ func lines(raw string, is func(line string) bool) bool {
 	return slices.ContainsFunc(strings.Split(raw, "\r\n"), is)
 }
 
+// badSpace is the one thing that we take and net/http does not: white space
+// between a chunk's size and its extensions, which a recipient must remove (RFC
+// 9112 section 7.1.1, RFC 9110 section 5.6.3).
+var badSpace = regexp.MustCompile("[0-9A-Fa-f][ \t]+;")
+
 // FuzzAgainstNetHTTP holds the reader of answers against net/http's. What we take
 // it takes too, and reads the same out of it; what we refuse it refuses, or the
-// list says why not.
+// list says why not. There is one exception, badSpace.
 func FuzzAgainstNetHTTP(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -182,6 +188,9 @@ func FuzzAgainstNetHTTP(f *testing.F) {
 		}
 		if us.status != them.status {
 			t.Fatalf("status %d, net/http reads %d", us.status, them.status)
+		}
+		if us.cut == nil && them.cut != nil && badSpace.Match(raw) {
+			return
 		}
 		if us.cut == nil && them.cut != nil {
 			t.Fatalf("we read %q to its end, net/http did not: %v", us.body, them.cut)
