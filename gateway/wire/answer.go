@@ -101,7 +101,7 @@ func (c *conn) headText() ([]byte, error) {
 
 // parseHead reads a head whose lines all end in CRLF.
 func parseHead(text string, head *exchange.Head) (status, minor int, err error) {
-	line, rest, _ := strings.Cut(text, "\r\n")
+	line, rest := cutLine(text)
 	// "HTTP/1.1 200" and then a space and a reason, or nothing.
 	if len(line) < 12 || line[:7] != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
 		return 0, 0, badResponse("status line is malformed")
@@ -119,7 +119,7 @@ func parseHead(text string, head *exchange.Head) (status, minor int, err error) 
 		return 0, 0, badResponse("reason holds a control character")
 	}
 	for rest != "" {
-		line, rest, _ = strings.Cut(rest, "\r\n")
+		line, rest = cutLine(rest)
 		name, value, err := parseField(line)
 		if err != nil {
 			return 0, 0, err
@@ -129,17 +129,33 @@ func parseHead(text string, head *exchange.Head) (status, minor int, err error) 
 	return status, int(text[7] - '0'), nil
 }
 
+// cutLine returns the first line of text, and what follows it. Every line of a
+// head ends in CRLF, of which headText has seen to it.
+func cutLine(text string) (line, rest string) {
+	i := strings.IndexByte(text, '\n')
+	if i < 1 {
+		return text, ""
+	}
+	return text[:i-1], text[i+1:]
+}
+
 func parseField(line string) (name, value string, err error) {
-	name, value, ok := strings.Cut(line, ":")
-	if !ok || name == "" {
+	colon := strings.IndexByte(line, ':')
+	if colon <= 0 {
 		return "", "", badResponse("line of the head is no field")
 	}
+	name, value = line[:colon], line[colon+1:]
 	for i := range len(name) {
-		if !tchar(name[i]) { // a folded line begins with a space and ends here
+		if !tchars[name[i]] { // a folded line begins with a space and ends here
 			return "", "", badResponse("field name is malformed")
 		}
 	}
-	value = strings.Trim(value, " \t")
+	for value != "" && (value[0] == ' ' || value[0] == '\t') {
+		value = value[1:]
+	}
+	for value != "" && (value[len(value)-1] == ' ' || value[len(value)-1] == '\t') {
+		value = value[:len(value)-1]
+	}
 	if !plain(value) {
 		return "", "", badResponse("field value holds a control character")
 	}
@@ -156,11 +172,13 @@ func plain(s string) bool {
 	return true
 }
 
-// tchar reports whether b may stand in a token (RFC 9110 section 5.6.2).
-func tchar(b byte) bool {
-	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' ||
-		strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
-}
+// tchars are the bytes that may stand in a token (RFC 9110 section 5.6.2).
+var tchars = func() (t [256]bool) {
+	for _, b := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		t[b] = true
+	}
+	return t
+}()
 
 // accept takes a final head: how its body ends, and whether the connection may
 // serve again (RFC 9112 section 6.3).

@@ -94,7 +94,7 @@ var stricter = map[string]struct {
 		func(raw string) bool {
 			return lines(raw, func(l string) bool {
 				name, _, _ := strings.Cut(l, ":")
-				return strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !tchar(byte(r)) })
+				return strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !tchars[byte(r)] })
 			})
 		}},
 	"field value holds a control character": {"RFC 9110 section 5.5: CR, LF and NUL are dangerous, the others invalid",
