@@ -131,8 +131,8 @@ func (b *body) arm() error {
 		set = b.c.setDeadline // the upload goes on by the new deadline too
 	}
 	deadline, ok := b.x.Deadline()
-	if !ok {
-		set(time.Now().Add(b.c.pool.cfg.StreamIdle))
+	if !ok || b.x.Streaming {
+		set(b.x.Patience(time.Now(), b.c.pool.cfg.StreamIdle))
 	} else if !deadline.Equal(b.until) {
 		set(deadline)
 		b.until = deadline

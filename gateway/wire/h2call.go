@@ -25,8 +25,9 @@ type h2call struct {
 	cancel context.CancelFunc
 	timer  *time.Timer
 	late   atomic.Bool // the timer ran out
-	ofHead bool        // by HeaderTimeout, and not by the deadline
-	source *h2source   // nil: no body to send
+	idle   time.Duration
+	ofHead bool      // by HeaderTimeout, and not by the deadline
+	source *h2source // nil: no body to send
 
 	mu   sync.Mutex // between Inform, on the connection's goroutine, and the end
 	over bool
@@ -84,7 +85,7 @@ func (c *h2call) inform(status int, fields http.Header) {
 // roundTrip sends x and reads the head of the answer. unsent is proof that the
 // stream was never opened.
 func (h *H2) roundTrip(x *exchange.Exchange, conn *h2conn) (unsent bool, err error) {
-	c := &h2call{x: x, try: len(x.Event.Tries) - 1}
+	c := &h2call{x: x, try: len(x.Event.Tries) - 1, idle: h.cfg.StreamIdle}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if cause := x.Waiting(c); cause != nil {
 		conn.cc.Release()
@@ -273,7 +274,7 @@ func (b *h2body) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	c := b.call
-	c.arm(c.x.Patience(time.Now(), StreamIdle))
+	c.arm(c.x.Patience(time.Now(), c.idle))
 	n, err := b.res.Body.Read(p)
 	switch {
 	case err == nil:
