@@ -1,10 +1,31 @@
 package config
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"breakwater/internal/conf"
 )
+
+func TestUpstreamsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/upstreams.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	sample, _, _ := strings.Cut(rest, "```")
+	var log conf.Log
+	c := Parse([]conf.File{{Name: "upstreams.md", Data: []byte(sample)}}, &log)
+	if len(log.All()) > 0 {
+		t.Fatalf("got\n%v", log.All())
+	}
+	u := c.Upstreams[0]
+	if u.Health == nil || u.Ejection == nil || u.PanicPPM != 300_000 || u.HeaderTimeout != 2*time.Second || len(c.Routes) != 1 {
+		t.Errorf("got %+v", u)
+	}
+}
 
 func TestUpstreamKeys(t *testing.T) {
 	with := func(keys string) string { return strings.Replace(head, "endpoints:", keys+"\nendpoints:", 1) }
