@@ -217,6 +217,7 @@ func TestPolicies_R24(t *testing.T) {
 	const idle = 5 * time.Millisecond
 	for _, method := range []string{"GET", "POST"} {
 		t.Run(method, func(t *testing.T) {
+			t.Parallel()
 			var mu sync.Mutex
 			seen := map[string]int{}
 			address := raw(t, func(c *net.TCPConn, r *bufio.Reader) {
