@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"breakwater/gateway/config"
@@ -22,6 +23,7 @@ type recorded struct {
 	observers *observers
 	traffic   *traffic
 	next      exchange.Service
+	records   sync.Pool // of *retrylog.Record: one allocation a request less
 }
 
 func (g *Gateway) record(s *snapshot, r config.Route) exchange.Layer {
@@ -128,11 +130,26 @@ func (r *recorded) End(x *exchange.Exchange, o retrylog.Outcome) {
 			ev.Timeout = "try"
 		}
 	}
-	r.g.cfg.Recorder.Record(&retrylog.Record{Exchange: ev})
+	r.write(ev)
 	r.g.metrics.active.Dec()
 	r.observers.observe(ev)
 	r.g.metrics.retries(ev)
 	r.g.tallies.count(r.traffic, ev)
+}
+
+// write hands ev to the recorder, which takes it by copy.
+func (r *recorded) write(ev *retrylog.Exchange) {
+	rec, _ := r.records.Get().(*retrylog.Record)
+	if rec == nil {
+		rec = &retrylog.Record{}
+	}
+	rec.Exchange = ev
+	if rec.Fold = 0; !r.route.Core {
+		rec.Fold = alike(ev.LatencyUS)
+	}
+	r.g.cfg.Recorder.Record(rec)
+	rec.Exchange = nil
+	r.records.Put(rec)
 }
 
 // statusOf is a try's status, or the one that stands for its failure.

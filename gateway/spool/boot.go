@@ -121,11 +121,16 @@ func (s *Spool) takeOver(dir, id string) (*boot, []retrylog.Notice, error) {
 	if cur.Done {
 		return b, nil, nil
 	}
+	var notices []retrylog.Notice
+	lost, err := unfoldOld(dir, s.cfg.sync)
+	if err != nil {
+		s.cfg.Log.Error("folds of an earlier boot not written", "boot", id, "count", lost, "err", err)
+		notices = append(notices, retrylog.Notice{Kind: "folds_lost", Count: lost, Detail: id})
+	}
 	files, err := segments(dir)
 	if err != nil {
 		return nil, nil, errors.Join(err, state.f.Close())
 	}
-	var notices []retrylog.Notice
 	latest := time.UnixMicro(c.until.Load()).UTC()
 	end := mark{seg: cur.Seg, off: cur.Off}
 	for _, f := range files {
@@ -151,7 +156,7 @@ func (s *Spool) takeOver(dir, id string) (*boot, []retrylog.Notice, error) {
 		b.cur.Recovered, b.cur.Clean = true, c.closed.Load() == 1
 		// Begun and not recorded: what was in flight at the end.
 		inFlight := max(0, c.begun.Load()-c.ended.Load())
-		b.cur.EndUntil, b.cur.EndLost = latest, c.dropped.Load()+inFlight
+		b.cur.EndUntil, b.cur.EndLost = latest, c.dropped.Load()+inFlight+lost
 		if b.cur.EndUntil.Before(cur.Until) {
 			b.cur.EndUntil = cur.Until
 		}

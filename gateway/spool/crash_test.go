@@ -20,11 +20,14 @@ import (
 	"breakwater/internal/retrylog"
 )
 
-const childDir, childURL = "BREAKWATER_SPOOL_CHILD", "BREAKWATER_SPOOL_CONTROL"
+const childDir, childURL, childFolds = "BREAKWATER_SPOOL_CHILD", "BREAKWATER_SPOOL_CONTROL", "BREAKWATER_SPOOL_FOLDS"
 
 // TestMain lets the test binary stand for a gateway that is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
+		if os.Getenv(childFolds) != "" {
+			foldingChild(dir, os.Getenv(childURL))
+		}
 		child(dir, os.Getenv(childURL))
 		return
 	}

@@ -49,16 +49,20 @@ func (g *gate) drain() {
 // stay true when somebody sets the machine's clock.
 type clock struct {
 	base   time.Time // with a monotonic reading
+	wall   int64     // base in Unix nanoseconds
 	offset atomic.Int64
 	last   time.Duration // since base, at the last follow
 }
 
-func (c *clock) start() { c.base = time.Now() }
+func (c *clock) start() {
+	c.base = time.Now()
+	c.wall = c.base.UnixNano()
+}
 
-// now is in whole microseconds, which is what a database keeps.
+// now is in whole microseconds, which is what a database keeps. One reading of
+// the monotonic clock and integers: it is taken for every exchange.
 func (c *clock) now() time.Time {
-	d := time.Since(c.base) + time.Duration(c.offset.Load())
-	return c.base.Add(d).Round(0).UTC().Truncate(time.Microsecond)
+	return time.UnixMicro((c.wall + int64(time.Since(c.base)) + c.offset.Load()) / 1000).UTC()
 }
 
 // follow lets the clock follow wall time: forward at once, backward at half

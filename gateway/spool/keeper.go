@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sort"
@@ -25,12 +26,13 @@ func (s *Spool) runKeeper(ctx context.Context) {
 			return
 		case <-s.wake:
 			s.keep()
-		case now := <-tick.C:
+		case <-tick.C:
 			s.keep()
-			if now.Sub(s.lastCut) >= s.cfg.Every-s.cfg.Every/8 {
-				s.lastCut = now
+			// Soon after the edge of a period, which is the edge of a window.
+			if period := s.clock.now().UnixNano() / int64(s.cfg.Every); period != s.lastCut {
+				s.lastCut = period
 				s.keeping.Lock()
-				s.cut(false)
+				_ = s.cut(false) // only the last one may fail
 				s.keeping.Unlock()
 				s.say.error(s.cfg.Log, "delete old segments", s.tidy(0))
 			}
@@ -43,10 +45,18 @@ func (s *Spool) keep() {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	err := s.makeBoot()
-	for err == nil && !s.closed && (s.active.Load() == nil || s.spare.Load() == nil) {
-		err = s.addSegment()
+	if err == nil && !s.closed {
+		err = s.fillUp()
 	}
 	s.say.error(s.cfg.Log, "make room", err)
+}
+
+// fillUp adds the segments that are missing. keeping is held.
+func (s *Spool) fillUp() (err error) {
+	for err == nil && (s.active.Load() == nil || s.spare.Load() == nil) {
+		err = s.addSegment()
+	}
+	return err
 }
 
 // makeBoot makes the folder of this boot. Until it succeeds, counters live in
@@ -58,16 +68,20 @@ func (s *Spool) makeBoot() error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return fmt.Errorf("make boot: %w", err)
 	}
-	state, page, err := makeState(s.dir, s.cfg.sync)
+	fold, err := makeFolds(s.dir, window(s.cfg.Every), s.cfg.allocate)
 	if err != nil {
 		return err
+	}
+	state, page, err := makeState(s.dir, s.cfg.sync)
+	if err != nil {
+		return errors.Join(err, fold.close())
 	}
 	before, after := s.counters.Load(), countersOf(page)
 	opened := before.opened.Load()
 	after.opened.Store(opened)
 	cur := cursor{Until: time.UnixMicro(opened).UTC()}
 	if err := errors.Join(state.write(cur, s.cfg.sync), syncDir(s.dir), syncDir(s.cfg.Dir)); err != nil {
-		return errors.Join(err, unix.Munmap(page), state.f.Close())
+		return errors.Join(err, unix.Munmap(page), state.f.Close(), fold.close())
 	}
 	s.counters.Store(after)
 	s.gate.drain() // nobody counts in memory any more
@@ -75,6 +89,8 @@ func (s *Spool) makeBoot() error {
 	after.ended.Add(before.ended.Load())
 	after.dropped.Add(before.dropped.Load())
 	s.page = page
+	s.fold = fold
+	s.folds.Store(fold)
 	s.liveMu.Lock()
 	s.live = &boot{id: s.id, dir: s.dir, state: state, cur: cur, ends: map[int64]int64{}, maxLines: batchLines}
 	s.liveMu.Unlock()
@@ -119,16 +135,28 @@ func (s *Spool) allocate() (*segment, error) {
 	return newSegment(s.dir, s.number+1, s.cfg.SegmentBytes, s.cfg.allocate)
 }
 
-// cut takes a watermark. keeping is held.
-func (s *Spool) cut(final bool) {
+// cut takes a watermark, the last one if final. keeping is held.
+func (s *Spool) cut(final bool) (err error) {
 	if s.live == nil {
-		return
+		return nil
+	}
+	if final {
+		s.folds.Store(nil) // what comes now has a line of its own, or is dropped
 	}
 	s.clock.follow()
 	until := s.clock.now()
+	over := int64(math.MaxInt64)
+	if !final { // a window that is still open is not closed by a watermark
+		over = until.UnixMicro() / s.fold.width
+		until = time.UnixMicro(over * s.fold.width).UTC()
+	}
 	// Whoever took its End before until was inside; after this it has left, its
 	// bytes are in a segment or its loss is counted.
 	s.gate.drain()
+	s.cutFolds(over)
+	if final {
+		err = s.dropSpare()
+	}
 	c := s.counters.Load()
 	lost := c.dropped.Load()
 	if final { // exchanges that the stop cuts off will never be recorded
@@ -152,10 +180,14 @@ func (s *Spool) cut(final bool) {
 	s.gate.drain()
 
 	m := mark{until: until, lost: lost, final: final, clean: final}
+	if len(retired) > 0 {
+		// Freed slots must be free on disk before the segments are closed that hold
+		// their lines: after a power cut the next boot looks only into open ones.
+		s.say.error(s.cfg.Log, "sync folds", s.cfg.sync(s.fold.f))
+	}
 	sort.Slice(retired, func(i, j int) bool { return retired[i].n < retired[j].n })
 	for _, r := range retired {
-		err := r.seal(s.cfg.sync)
-		s.say.error(s.cfg.Log, "seal segment", err)
+		s.say.error(s.cfg.Log, "seal segment", r.seal(s.cfg.sync))
 		s.live.closedAt(r.n, r.end.Load())
 		s.lastSeg, s.lastOff = r.n, r.end.Load()
 	}
@@ -171,6 +203,7 @@ func (s *Spool) cut(final bool) {
 	})
 	s.live.add(m)
 	signal(s.batches)
+	return err
 }
 
 // aged reports whether seg was active long enough to be closed.
@@ -184,15 +217,18 @@ func (s *Spool) aged(seg *segment) bool {
 func (s *Spool) finish() error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+	return s.cut(true)
+}
+
+// dropSpare makes the active segment the last one.
+func (s *Spool) dropSpare() error {
 	s.swap.Lock()
 	spare := s.spare.Swap(nil)
 	s.swap.Unlock()
-	var err error
-	if spare != nil {
-		err = errors.Join(unix.Munmap(spare.mem), spare.f.Close(), os.Remove(filepath.Join(s.dir, segmentName(spare.n, openExt))))
+	if spare == nil {
+		return nil
 	}
-	s.cut(true)
-	return err
+	return errors.Join(unix.Munmap(spare.mem), spare.f.Close(), os.Remove(filepath.Join(s.dir, segmentName(spare.n, openExt))))
 }
 
 // release gives the mapped page back; late calls of Begin and Record count in memory.
@@ -208,6 +244,7 @@ func (s *Spool) release() {
 	after.dropped.Add(before.dropped.Load())
 	_ = unix.Munmap(s.page)
 	s.page = nil
+	s.say.error(s.cfg.Log, "close folds", s.fold.close())
 	_ = s.live.state.f.Close()
 	for _, b := range s.old {
 		_ = b.state.f.Close()

@@ -96,6 +96,7 @@ type Spool struct {
 	lock  *lockfile.Lock
 
 	gate     gate
+	folds    atomic.Pointer[folds] // nil: every exchange is a line
 	counters atomic.Pointer[counters]
 	active   atomic.Pointer[segment]
 	spare    atomic.Pointer[segment]
@@ -108,7 +109,8 @@ type Spool struct {
 	keeping sync.Mutex // one keeper's step at a time
 	number  int64      // of the newest segment; the keeper's
 	page    []byte     // mapped page behind counters; nil until there is room for it
-	lastCut time.Time
+	lastCut int64      // number of the period in which the last watermark was taken
+	fold    *folds
 	lastSeg int64 // where the last watermark lies
 	lastOff int64
 
@@ -173,12 +175,15 @@ func (s *Spool) Begin() {
 // r.Exchange.End, so that no event can end before a watermark that is already
 // on its way, and fills an empty Gateway, Env and At.
 func (s *Spool) Record(r *retrylog.Record) {
-	buf := s.bufs.Get().(*[]byte)
-	defer s.bufs.Put(buf)
 	e := s.gate.enter()
 	defer s.gate.leave(e)
-
 	n := s.complete(r)
+	if f := s.folds.Load(); r.Fold != 0 && r.Exchange != nil && f != nil && f.add(r.Exchange, r.Fold) {
+		bump(&s.counters.Load().ended, n)
+		return
+	}
+	buf := s.bufs.Get().(*[]byte)
+	defer s.bufs.Put(buf)
 	line := retrylog.AppendRecord((*buf)[:0], r)
 	if cap(line) <= 64<<10 { // one enormous record must not stay in the pool
 		*buf = line

@@ -19,6 +19,7 @@ type Stats struct {
 	Begun    int64  `json:"begun"`
 	Ended    int64  `json:"ended"`
 	Dropped  int64  `json:"dropped"`
+	Folded   int64  `json:"folded"` // counted in the line of another
 	Segments int    `json:"segments"`
 	Bytes    int64  `json:"bytes"`
 	// AckedSeq and AckedUntil are of the last batch of this boot that control has.
@@ -33,7 +34,7 @@ type Stats struct {
 
 // Stats tells what holds now.
 func (s *Spool) Stats() Stats {
-	st := Stats{Boot: s.id, Unshipped: []string{}, BadLines: s.metrics.bad.Load(), DeadBatches: s.metrics.dead.Load(), LastError: s.say.text()}
+	st := Stats{Boot: s.id, Unshipped: []string{}, BadLines: s.metrics.bad.Load(), DeadBatches: s.metrics.dead.Load(), Folded: s.metrics.folded.Load(), LastError: s.say.text()}
 	e := s.gate.enter()
 	c := s.counters.Load()
 	st.Begun, st.Ended, st.Dropped = c.begun.Load(), c.ended.Load(), c.dropped.Load()
@@ -52,8 +53,9 @@ func (s *Spool) Stats() Stats {
 }
 
 type metrics struct {
-	sent, bad, dead atomic.Int64
-	all             []prometheus.Collector
+	sent, bad, dead, folded atomic.Int64
+
+	all []prometheus.Collector
 }
 
 // register makes the metrics read what is counted anyway: the hot path pays nothing.

@@ -7,19 +7,25 @@ package retrylog
 
 import "time"
 
-// Record is one line of the log; exactly one field is set.
+// Record is one line of the log; exactly one of the first four fields is set.
 type Record struct {
 	Exchange   *Exchange   `json:"exchange,omitempty"`
 	Transition *Transition `json:"transition,omitempty"`
 	Config     *Config     `json:"config,omitempty"`
 	Notice     *Notice     `json:"notice,omitempty"`
+
+	// Fold is no part of the line: it lets the writer count a plain success
+	// together with others of the same Fold that are alike in all else. 0 does not.
+	Fold int64 `json:"-"`
 }
 
 // Exchange is one client request from first byte to last, with all its tries.
 // It is bucketed by End, so a retry that straddles a minute lands in one.
 type Exchange struct {
 	// Count is how many exchanges this line stands for. More than 1 only where
-	// plain successes alike in every key and latency bin were folded; exact.
+	// plain successes alike in every key and latency bin were folded; exact. Id,
+	// start and end are then those of the first of them, latencies the mean, which
+	// lies in the same bin, and bytes the sum.
 	Count int64 `json:"count"`
 
 	RequestID string    `json:"request_id"`
