@@ -123,6 +123,7 @@ func (g *Gateway) stats(now time.Time) any {
 		out[name] = part()
 	}
 	out["draining"] = g.draining.Load()
+	out["connections"] = g.front.Stats()
 	out["tallies"] = g.Tallies()
 	out["mirrors"] = g.mirrors.stats()
 	out["faults"] = faultStats(g.cfg.Faults, now)

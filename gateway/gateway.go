@@ -119,6 +119,7 @@ func New(cfg Config) *Gateway {
 		Limits:   cfg.Limits,
 		Log:      cfg.Log,
 	})
+	observeConnections(cfg.Metrics, g.front.Stats)
 	return g
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -127,14 +128,44 @@ func TestReliability_X118(t *testing.T) {
 	}
 }
 
+// counted counts the bytes that its connections yield.
+type counted struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+func (l counted) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l.n}, err
+}
+
+type countedConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
 // TestReliability_X120 is F14: a head that does not end.
 func TestReliability_X120(t *testing.T) {
 	w := new(waiter)
-	c := dialH2(t, listen(t, front.Config{Service: w}))
-	sent := make(chan int, 1)
+	f := front.New(front.Config{Service: w, Log: slog.New(slog.DiscardHandler)})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := new(atomic.Int64)
+	s := f.Server()
+	go func() { _ = s.Serve(f.Listen(counted{l, taken})) }()
+	t.Cleanup(func() { _ = s.Close() })
+	c := dialH2(t, l.Addr().String())
+	sent := make(chan struct{})
 	go func() {
-		n := 0
-		defer func() { sent <- n }()
+		defer close(sent)
 		if c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.head()}) != nil {
 			return
 		}
@@ -146,12 +177,14 @@ func TestReliability_X120(t *testing.T) {
 			if c.WriteContinuation(1, false, c.block.Bytes()) != nil {
 				return
 			}
-			n += c.block.Len()
 		}
 	}()
 	c.ended(t, 5*time.Second)
 	_ = c.Conn.Close()
-	<-sent // what the sockets took is not what was looked at
+	<-sent
+	if n := taken.Load(); n > 128<<10 {
+		t.Errorf("%d bytes were read before the cut, want at most 128 KiB", n)
+	}
 	if w.all.Load() != 0 {
 		t.Error("it reached the service")
 	}
