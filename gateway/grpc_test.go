@@ -200,3 +200,38 @@ func TestGRPCBothWays(t *testing.T) {
 		t.Errorf("recorded as %s, complete %v, %d tries", ev.Outcome, ev.BodyComplete, len(ev.Tries))
 	}
 }
+
+// TestGRPCClientGone: a reset on our side is one on the upstream's, and nobody's
+// failure.
+func TestGRPCClientGone(t *testing.T) {
+	reached, left := make(chan struct{}), make(chan struct{})
+	address := h2server(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(reached)
+		<-r.Context().Done()
+		close(left)
+	})
+	h := start(t, grpc(address), gateway.Config{})
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-reached; cancel() }()
+	in, out := io.Pipe()
+	defer out.Close()
+	req, err := http.NewRequestWithContext(ctx, "POST", h.url+"/orders/1", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/grpc")
+	if _, err := tr.RoundTrip(req); err == nil {
+		t.Error("answered")
+	}
+	select {
+	case <-left:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the upstream was not told")
+	}
+	if ev := h.records.wait(t, 1)[0]; ev.Outcome != retrylog.ClientAbort || len(ev.Tries) != 1 {
+		t.Errorf("recorded as %s after %d tries", ev.Outcome, len(ev.Tries))
+	}
+}

@@ -230,11 +230,24 @@ func grpcTimeout(v string) (time.Duration, bool) {
 	if len(v) < 2 || len(v) > 9 {
 		return 0, false
 	}
-	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second,
-		'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
-	unit, ok := units[v[len(v)-1]]
+	unit := time.Hour
+	switch v[len(v)-1] {
+	case 'H':
+	case 'M':
+		unit = time.Minute
+	case 'S':
+		unit = time.Second
+	case 'm':
+		unit = time.Millisecond
+	case 'u':
+		unit = time.Microsecond
+	case 'n':
+		unit = time.Nanosecond
+	default:
+		return 0, false
+	}
 	n, err := strconv.ParseUint(v[:len(v)-1], 10, 32)
-	if !ok || err != nil {
+	if err != nil {
 		return 0, false
 	}
 	return time.Duration(min(n, uint64(24*365*time.Hour/unit))) * unit, true
