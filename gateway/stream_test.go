@@ -54,10 +54,9 @@ func (p *line) dial(context.Context, string, string) (net.Conn, error) {
 
 // bubble is a gateway, its upstream and a client in fake time.
 type bubble struct {
-	records  *memory
-	front    *line
-	calls    atomic.Int64 // of the upstream
-	upstream http.HandlerFunc
+	records *memory
+	front   *line
+	calls   atomic.Int64 // of the upstream
 }
 
 // inBubble runs body with a gateway over cfg, in front of an upstream that answers

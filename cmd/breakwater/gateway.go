@@ -177,7 +177,11 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 // serves stays. read is called after each attempt.
 func follow(ctx context.Context, path string, g *gateway.Gateway, log *slog.Logger, read func()) error {
 	src := source.File{Path: path, Warn: func(err error) { log.Warn("documents cannot be read", "err", err) }}
-	return src.Follow(ctx, func(d source.Document) error {
+	return src.Follow(ctx, applier(g, log, read))
+}
+
+func applier(g *gateway.Gateway, log *slog.Logger, read func()) func(source.Document) error {
+	return func(d source.Document) error {
 		defer read()
 		var mistakes conf.Log
 		cfg := config.Parse(d.Files, &mistakes)
@@ -192,7 +196,7 @@ func follow(ctx context.Context, path string, g *gateway.Gateway, log *slog.Logg
 			return fmt.Errorf("apply the documents: %w", err)
 		}
 		return nil
-	})
+	}
 }
 
 // haltOnSignal is the kill switch that needs neither network nor file: SIGUSR1.
