@@ -3,6 +3,7 @@ package gateway
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"breakwater/internal/retrylog"
 
@@ -13,7 +14,7 @@ import (
 // metrics of the data plane. The ponytail names are those of its own text.
 type metrics struct {
 	duration *prometheus.HistogramVec
-	active   prometheus.Gauge
+	active   atomic.Int64
 	panics   prometheus.Counter
 	reloads  *prometheus.CounterVec
 	reloadOK prometheus.Gauge
@@ -22,7 +23,9 @@ type metrics struct {
 	requests, triggered, succeeded, failed, sent *prometheus.CounterVec
 	ratio                                        *prometheus.GaugeVec
 
-	mu      sync.Mutex
+	unmatched func() *observers // of requests that came to no route
+
+	mu      sync.Mutex // of what was retried
 	outcome map[retryKey]*[2]int64 // triggered, succeeded
 }
 
@@ -48,7 +51,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Time from the request's head to the end of the answer's body.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"service", "route", "code"}),
-		active:   gauge("breakwater_http_server_active_requests", "Requests under way."),
 		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "breakwater_http_server_panics_total", Help: "Panics rescued."}),
 		reloads:  counter("breakwater_config_reloads_total", "Configurations applied or refused.", "result"),
 		reloadOK: gauge("breakwater_config_last_reload_successful", "1 where the last configuration read was applied."),
@@ -64,7 +66,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, retryLabels),
 		outcome: map[retryKey]*[2]int64{},
 	}
-	reg.MustRegister(m.duration, m.active, m.panics, m.reloads, m.reloadOK, m.applies,
+	m.unmatched = sync.OnceValue(func() *observers { return m.resolve("", unmatched, "") })
+	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "breakwater_http_server_active_requests", Help: "Requests under way.",
+	}, func() float64 { return float64(m.active.Load()) })
+	reg.MustRegister(m.duration, active, m.panics, m.reloads, m.reloadOK, m.applies,
 		m.requests, m.triggered, m.succeeded, m.failed, m.sent, m.ratio,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -81,16 +87,35 @@ func (m *metrics) refused() {
 	m.reloadOK.Set(0)
 }
 
-// observers are the histograms of one route by class of status, looked up once
-// per snapshot: "none" is for clients that left before there was one.
-type observers [6]prometheus.Observer
+// observers are what requests of one route count into, looked up once per
+// snapshot: a look-up by labels hashes them, under a lock that all share.
+type observers struct {
+	took  [6]prometheus.Observer // by class of status; "none" is for clients that left before there was one
+	plain []plain                // of requests that were not retried, by upstream
+}
 
-func (m *metrics) observers(service, route string) *observers {
-	var o observers
-	for i, class := range []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"} {
-		o[i] = m.duration.WithLabelValues(service, route, class)
+type plain struct {
+	upstream string
+	requests prometheus.Counter
+}
+
+// observers of a route, whose requests go to one of upstreams.
+func (m *metrics) observers(service, route string, upstreams ...string) *observers {
+	if service == "" && route == unmatched {
+		return m.unmatched()
 	}
-	return &o
+	return m.resolve(service, route, upstreams...)
+}
+
+func (m *metrics) resolve(service, route string, upstreams ...string) *observers {
+	o := &observers{}
+	for i, class := range []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"} {
+		o.took[i] = m.duration.WithLabelValues(service, route, class)
+	}
+	for _, up := range upstreams {
+		o.plain = append(o.plain, plain{up, m.requests.WithLabelValues(up, "", "")})
+	}
+	return o
 }
 
 func (o *observers) observe(ev *retrylog.Exchange) {
@@ -98,13 +123,19 @@ func (o *observers) observe(ev *retrylog.Exchange) {
 	if class < 0 || class > 5 {
 		class = 0
 	}
-	o[class].Observe(float64(ev.LatencyUS) / 1e6)
+	o.took[class].Observe(float64(ev.LatencyUS) / 1e6)
 }
 
 // retries counts what ponytail counts.
-func (m *metrics) retries(ev *retrylog.Exchange) {
+func (m *metrics) retries(o *observers, ev *retrylog.Exchange) {
 	n := len(ev.Tries) - 1
 	if n < 1 {
+		for i := range o.plain {
+			if o.plain[i].upstream == ev.Upstream {
+				o.plain[i].requests.Inc()
+				return
+			}
+		}
 		m.requests.WithLabelValues(ev.Upstream, "", "").Inc()
 		return
 	}

@@ -27,7 +27,15 @@ type recorded struct {
 }
 
 func (g *Gateway) record(s *snapshot, r config.Route) exchange.Layer {
-	observers, traffic := g.metrics.observers(r.Service, r.Name), g.tallies.of("", r.Service)
+	branches, _, err := s.cfg.Branches(r)
+	if err != nil {
+		branches = nil // build says so; nothing will be counted
+	}
+	names := make([]string, len(branches))
+	for i, up := range branches {
+		names[i] = up.Name
+	}
+	observers, traffic := g.metrics.observers(r.Service, r.Name, names...), g.tallies.of("", r.Service)
 	return func(next exchange.Service) exchange.Service {
 		return &recorded{g: g, snapshot: s, route: r, observers: observers, traffic: traffic, next: next}
 	}
@@ -45,7 +53,7 @@ func (r *recorded) Serve(x *exchange.Exchange) error {
 		ev.Caller = label(x.Request.Head.Get(header))
 	}
 	r.g.cfg.Recorder.Begin()
-	r.g.metrics.active.Inc()
+	r.g.metrics.active.Add(1)
 	x.OnEnd(r)
 	mark := x.Mark()
 	err := r.rescue(x, mark)
@@ -131,9 +139,9 @@ func (r *recorded) End(x *exchange.Exchange, o retrylog.Outcome) {
 		}
 	}
 	r.write(ev)
-	r.g.metrics.active.Dec()
+	r.g.metrics.active.Add(-1)
 	r.observers.observe(ev)
-	r.g.metrics.retries(ev)
+	r.g.metrics.retries(r.observers, ev)
 	r.g.tallies.count(r.traffic, ev)
 }
 

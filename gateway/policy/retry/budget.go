@@ -2,6 +2,7 @@ package retry
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,26 +30,39 @@ const slots = 10
 // Requests earn when they arrive and not when they succeed: an upstream that
 // fails altogether would else leave nothing but the floor.
 type Budget struct {
-	cfg BudgetConfig
+	cfg   BudgetConfig
+	width time.Duration // of a slot
 
-	mu   sync.Mutex
-	base time.Time // the first instant seen: slots are counted from it
-	slot int64     // number of the running slot
-	ring [slots]struct{ earned, spent int64 }
+	base atomic.Pointer[time.Time] // the first instant seen: slots are counted from it
+	slot atomic.Int64              // number of the running slot
+	ring [slots]struct {
+		earned atomic.Int64
+		spent  int64 // guarded by mu
+	}
 
-	earned, spent int64 // sums over the ring
+	mu sync.Mutex // of whatever is rarer than a deposit: a new slot, a retry
 }
 
 // NewBudget returns an empty budget.
-func NewBudget(cfg BudgetConfig) *Budget { return &Budget{cfg: cfg} }
+func NewBudget(cfg BudgetConfig) *Budget {
+	b := &Budget{cfg: cfg, width: cfg.TTL / slots}
+	if b.width <= 0 {
+		b.width = time.Second
+	}
+	return b
+}
 
-// Deposit counts the first try of a request.
+// Deposit counts the first try of a request. Every request passes here, so there
+// is no lock but at the edge of a slot; one that is overtaken by that edge counts
+// in the slot before.
 func (b *Budget) Deposit(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.advance(now)
-	b.ring[b.slot%slots].earned++
-	b.earned++
+	base := b.base.Load()
+	if base == nil || b.at(*base, now) > b.slot.Load() {
+		b.mu.Lock()
+		b.advance(now)
+		b.mu.Unlock()
+	}
+	b.ring[b.slot.Load()%slots].earned.Add(1)
 }
 
 // Withdraw takes one retry, or reports that none is left. Nothing is ever given back.
@@ -56,11 +70,11 @@ func (b *Budget) Withdraw(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advance(now)
-	if (b.spent+1)*1000 > b.limitMilli() {
+	limit, spent := b.limitMilli()
+	if (spent+1)*1000 > limit {
 		return false
 	}
-	b.ring[b.slot%slots].spent++
-	b.spent++
+	b.ring[b.slot.Load()%slots].spent++
 	return true
 }
 
@@ -69,39 +83,46 @@ func (b *Budget) Left(now time.Time) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advance(now)
-	return max(b.limitMilli()/1000-b.spent, 0)
+	limit, spent := b.limitMilli()
+	return max(limit/1000-spent, 0)
 }
 
 // limitMilli is in thousandths of a retry, so that a ratio of 0.3 is exact.
-func (b *Budget) limitMilli() int64 {
-	floor := b.cfg.MinPerSec * b.cfg.TTL.Milliseconds()
-	share := b.cfg.RatioMilli * b.earned
-	if b.cfg.Sum {
-		return floor + share
+func (b *Budget) limitMilli() (limit, spent int64) {
+	var earned int64
+	for i := range b.ring {
+		earned += b.ring[i].earned.Load()
+		spent += b.ring[i].spent
 	}
-	return max(floor, share)
+	floor := b.cfg.MinPerSec * b.cfg.TTL.Milliseconds()
+	share := b.cfg.RatioMilli * earned
+	if b.cfg.Sum {
+		return floor + share, spent
+	}
+	return max(floor, share), spent
 }
 
-// advance empties the slots that time has passed. Slots lie on fixed multiples
-// of a tenth of the TTL from the first instant: measured from the last call
-// instead, calls 1.9 slots apart would age by one slot each time.
+// at is the number of the slot that now lies in. Slots lie on fixed multiples of
+// a tenth of the TTL from the first instant: measured from the last call instead,
+// calls 1.9 slots apart would age by one slot each time.
+func (b *Budget) at(base, now time.Time) int64 { return int64(now.Sub(base) / b.width) }
+
+// advance empties the slots that time has passed. mu is held.
 func (b *Budget) advance(now time.Time) {
-	if b.base.IsZero() {
-		b.base = now
+	base := b.base.Load()
+	if base == nil {
+		first := now // for this call alone it lies on the heap
+		base = &first
+		b.base.Store(base)
 	}
-	width := b.cfg.TTL / slots
-	if width <= 0 {
-		width = time.Second
-	}
-	at := int64(now.Sub(b.base) / width)
-	if at <= b.slot { // a reading taken before another's: no time has passed
+	at, slot := b.at(*base, now), b.slot.Load()
+	if at <= slot { // a reading taken before another's: no time has passed
 		return
 	}
-	for n := min(at-b.slot, slots); n > 0; n-- {
+	for n := min(at-slot, slots); n > 0; n-- {
 		s := &b.ring[(at-n+1)%slots]
-		b.earned -= s.earned
-		b.spent -= s.spent
-		s.earned, s.spent = 0, 0
+		s.earned.Store(0)
+		s.spent = 0
 	}
-	b.slot = at
+	b.slot.Store(at)
 }

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -155,6 +156,34 @@ func TestBudgetTakesTimesOutOfOrder(t *testing.T) {
 	if got := b.Left(at(5 * time.Second)); got != 1000 {
 		t.Errorf("%d left, want 1000", got)
 	}
+}
+
+// Deposits from all sides, over the edges of slots, are all counted.
+func TestBudgetCountsEveryDeposit(t *testing.T) {
+	b := budget(1000, 0, false)
+	var group sync.WaitGroup
+	const workers, each = 8, 5000
+	for range workers {
+		group.Go(func() {
+			for i := range each {
+				b.Deposit(at(time.Duration(i) * ms)) // five of ten slots
+			}
+		})
+	}
+	group.Wait()
+	if got := b.Left(at(5 * time.Second)); got != workers*each {
+		t.Errorf("%d left, want %d", got, workers*each)
+	}
+}
+
+func BenchmarkDeposit(b *testing.B) {
+	bud, now := NewBudget(DefaultBudget()), time.Now()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			bud.Deposit(now)
+		}
+	})
 }
 
 func BenchmarkBudget(b *testing.B) {

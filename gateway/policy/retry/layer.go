@@ -45,9 +45,10 @@ func (silent) Retry(Line) {}
 
 // Serve makes the first try and those that Decide asks for.
 func (r *retrier) Serve(x *exchange.Exchange) error {
-	start := time.Now()
+	var start time.Time
 	active := r.cfg.Enabled && r.cfg.MaxRetries > 0
 	if active {
+		start = time.Now()
 		replay := r.cfg.ReplayCap
 		if replay == 0 {
 			replay = DefaultReplayCap
@@ -62,6 +63,9 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 		tell(&x.Request.Head, x.InboundRetries+retries)
 		mark := x.Mark()
 		err := r.next.Serve(x)
+		if retries == 0 && err == nil && r.passes(x) {
+			return nil
+		}
 		if try := x.Try(); try != nil && retries > 0 {
 			try.WaitMS = waited.Milliseconds()
 		}
@@ -93,6 +97,20 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 		r.answer(x, retries+f.ResponseRetries)
 		return nil
 	}
+}
+
+// passes lets a first answer through that is no failure. Decide would say the
+// same of it; this is for nearly every request, and asks for no facts.
+func (r *retrier) passes(x *exchange.Exchange) bool {
+	status := x.Response.Judged()
+	if status >= 500 || slices.Contains(r.cfg.OnStatus, status) {
+		return false
+	}
+	x.Event.FirstStatus = status
+	if spent, ok := x.Response.Head.Lookup(countHeader); ok {
+		r.answer(x, ParseCount(spent))
+	}
+	return true
 }
 
 // again sets the failed try aside, waits, and pays for the next one. It returns

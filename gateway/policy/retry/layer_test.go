@@ -351,15 +351,27 @@ func FuzzLines(f *testing.F) {
 
 func BenchmarkLayerGoodAnswer(b *testing.B) {
 	good := exchange.Func(func(x *exchange.Exchange) error { x.Response.Status = 200; return nil })
-	svc := exchange.Chain(good, Layer(bench(), Deps{Endpoints: 1, Budget: NewBudget(DefaultBudget())}))
-	x := new(exchange.Exchange)
-	b.ReportAllocs()
-	for b.Loop() {
-		x.Reset()
-		x.Request.Method = "GET"
-		x.Request.Body.Set(nil, 0)
-		if err := svc.Serve(x); err != nil {
-			b.Fatal(err)
-		}
+	for name, svc := range map[string]exchange.Service{
+		"without": good, // what the rest costs: to be taken off
+		"with":    exchange.Chain(good, Layer(bench(), Deps{Endpoints: 1, Budget: NewBudget(DefaultBudget())})),
+	} {
+		b.Run(name, func(b *testing.B) {
+			x := new(exchange.Exchange)
+			b.ReportAllocs()
+			for b.Loop() {
+				x.Reset()
+				x.Request.Method = "GET"
+				x.Request.Body.Set(nil, 0)
+				for _, name := range []string{"Host", "User-Agent", "Accept", "X-Caller", "Traceparent"} {
+					x.Request.Head.Add(name, "v")
+				}
+				for _, name := range []string{"Content-Type", "Content-Length", "Date", "Server"} {
+					x.Response.Head.Add(name, "v")
+				}
+				if err := svc.Serve(x); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
