@@ -1,4 +1,5 @@
-// Package conformance sends hostile HTTP/1 messages through a real gateway and
-// judges what comes out on both sides. It holds no code but its test: the cases
-// are http-hostile.json, their runner is run-http-hostile (Python).
+// Package conformance runs suites of others through a real gateway: hostile HTTP/1
+// messages (the cases are http-hostile.json, their runner is run-http-hostile, in
+// Python), and by build tag h2spec and the interoperability suite of gRPC. It holds
+// no code but its tests.
 package conformance
