@@ -40,6 +40,7 @@ func passing(t testing.TB, core, toSpool bool) func() {
 	route := config.Route{Name: "order-get", Service: "order", Upstream: "order", Core: core}
 	s := &snapshot{name: "gw", env: "bench"}
 	s.cfg.Gateway.CallerHeader = "X-Caller"
+	s.cfg.Upstreams = []config.Upstream{{Name: "order"}}
 	svc := g.record(s, route)(good)
 	x := new(exchange.Exchange)
 	return func() {
