@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,7 +23,7 @@ import (
 // own: folding saves work and never decides what is counted.
 const (
 	foldName   = "folds"
-	foldTables = 4    // windows that may be open while the keeper is held up
+	foldTables = 3    // windows that may be open while the keeper is held up
 	foldSlots  = 1024 // lines a window can have
 	foldProbes = 32   // places a key may be at
 	slotText   = 384
@@ -46,20 +45,24 @@ type slot struct {
 	text    [slotText]byte
 }
 
-// States of a slot.
+// States of a slot; the file begins with one, and never with a brace.
 const (
 	slotFree = iota
-	slotTaken
 	slotReady
 )
 
 const slotSize = int(unsafe.Sizeof(slot{}))
 
-// table is what is in memory of one window.
+// table is what is in memory of one window. Slots are given out in order, so that
+// no more of the mapping is touched than is used.
 type table struct {
-	window atomic.Int64 // 0: free
-	used   [foldSlots / 64]atomic.Uint64
+	window atomic.Int64                 // 0: free
+	given  atomic.Int64                 // slots given out, or asked for in vain
+	index  [2 * foldSlots]atomic.Uint32 // by hash: number of a slot, from 1
 }
+
+// busy is in the index while its slot is filled.
+const busy = 1 << 31
 
 // folds are the tables of one boot.
 type folds struct {
@@ -137,27 +140,29 @@ func (t *table) open(w int64) bool {
 	return have == w || t.window.Load() == w
 }
 
-// count finds the slot of key, or takes a free one. No lock: whoever takes a
-// slot has it to himself until it is ready.
+// count finds the slot of key, or takes one. No lock: whoever has marked a place
+// of the index has it to himself until he says which slot it is.
 func (f *folds) count(i int, hash uint64, key []byte, x *retrylog.Exchange) bool {
+	t := &f.tables[i]
 	slots := f.slots[i*foldSlots : (i+1)*foldSlots]
 	for probe := range uint64(foldProbes) {
-		at := (hash + probe) % foldSlots
-		s := &slots[at]
-		if s.state.Load() == slotFree && s.state.CompareAndSwap(slotFree, slotTaken) {
-			// Before the state: a slot that is ready and not in use would stay.
-			f.tables[i].used[at/64].Or(1 << (at % 64))
-			if !s.begin(hash, key, x) {
-				s.state.Store(slotFree)
+		place := &t.index[(hash+probe)%uint64(len(t.index))]
+		n := place.Load()
+		if n == 0 {
+			if t.given.Load() >= foldSlots {
 				return false
 			}
-			s.state.Store(slotReady)
-			return true
+			if place.CompareAndSwap(0, busy) {
+				n = t.take(slots, hash, key, x)
+				place.Store(n)
+				return n != 0
+			}
+			n = busy
 		}
-		if !s.ready() {
+		if n = await(place, n); n == 0 {
 			return false
 		}
-		if s.hash == hash && string(s.text[:s.key]) == string(key) {
+		if s := &slots[n-1]; s.hash == hash && string(s.text[:s.key]) == string(key) {
 			s.bump(x)
 			return true
 		}
@@ -165,16 +170,31 @@ func (f *folds) count(i int, hash uint64, key []byte, x *retrylog.Exchange) bool
 	return false
 }
 
-// ready waits for another who is filling s, which takes him 0.1 us; not for ever,
-// as he may have been interrupted.
-func (s *slot) ready() bool {
+// take fills the next slot with x and returns its number, or 0 where there is none.
+func (t *table) take(slots []slot, hash uint64, key []byte, x *retrylog.Exchange) uint32 {
+	n := t.given.Add(1)
+	if n > foldSlots {
+		return 0
+	}
+	s := &slots[n-1]
+	if !s.begin(hash, key, x) {
+		return 0
+	}
+	s.state.Store(slotReady)
+	return uint32(n)
+}
+
+// await waits for another who is filling a slot, which takes him 0.1 us; not for
+// ever, as he may have been interrupted.
+func await(place *atomic.Uint32, n uint32) uint32 {
 	for range 100 {
-		if s.state.Load() == slotReady {
-			return true
+		if n != busy {
+			return n
 		}
 		runtime.Gosched()
+		n = place.Load()
 	}
-	return false
+	return n &^ busy
 }
 
 // bump counts one more. The count comes last: a kill between the lines leaves
@@ -203,13 +223,19 @@ func (s *Spool) cutFolds(w int64) {
 		if have := t.window.Load(); have == 0 || have >= w {
 			continue
 		}
-		slots := f.slots[i*foldSlots : (i+1)*foldSlots]
-		t.each(func(at int) { whole = s.unfold(&slots[at]) && whole })
-		// All lines first, or a kill between could not tell which are written.
-		t.each(func(at int) { guarded(func() { slots[at].state.Store(slotFree) }) })
-		for j := range t.used {
-			t.used[j].Store(0)
+		slots := f.slots[i*foldSlots:][:min(t.given.Load(), foldSlots)]
+		for j := range slots {
+			whole = s.unfold(&slots[j]) && whole
 		}
+		guarded(func() {
+			for j := range slots {
+				slots[j].state.Store(slotFree)
+			}
+		})
+		for j := range t.index {
+			t.index[j].Store(0)
+		}
+		t.given.Store(0)
 		t.window.Store(0)
 	}
 	var err error
@@ -217,14 +243,6 @@ func (s *Spool) cutFolds(w int64) {
 		err = errors.New("the mapping is broken")
 	}
 	s.say.error(s.cfg.Log, "read folds", err)
-}
-
-func (t *table) each(do func(at int)) {
-	for j := range t.used {
-		for set := t.used[j].Load(); set != 0; set &= set - 1 {
-			do(64*j + bits.TrailingZeros64(set))
-		}
-	}
 }
 
 // unfold writes the line of one slot. It reports whether the slot could be read.

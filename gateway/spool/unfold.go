@@ -58,7 +58,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// begin fills a slot that was taken for x, or reports that it has no room.
+// begin fills a slot for x, or reports that it has no room.
 func (s *slot) begin(hash uint64, key []byte, x *retrylog.Exchange) bool {
 	b := append(s.text[:0], key...)
 	b = appendText(b, x.RequestID)
