@@ -9,6 +9,7 @@ import (
 	"breakwater/gateway/config"
 	"breakwater/injector"
 	"breakwater/injector/scenario"
+	"breakwater/internal/auth"
 	"breakwater/internal/conf"
 	"breakwater/internal/retrylog"
 	"breakwater/internal/store"
@@ -30,6 +31,13 @@ func (c *control) importDocuments(ctx context.Context, now time.Time) error {
 	files, err := conf.Load(c.set.config)
 	if err != nil {
 		return fmt.Errorf("read the documents: %w", err)
+	}
+	// Before the effect, like every change: which documents this start imports.
+	if err := c.store.Audit(ctx, auth.Entry{
+		Actor: "system", Action: "documents.import", Object: c.set.config,
+		Detail: fmt.Sprintf("%d files, hash %s", len(files), conf.Hash(files)),
+	}); err != nil {
+		return fmt.Errorf("import the documents: %w", err)
 	}
 	var mistakes conf.Log
 	var objectives []slo.Objective
