@@ -134,7 +134,9 @@ func TestFoldedMinutesEqualUnfoldedOnes(t *testing.T) {
 
 func TestOneLineForAllThatAreAlike(t *testing.T) {
 	c := newControl(t)
-	s := open(t, config(t, t.TempDir(), c))
+	cfg := config(t, t.TempDir(), c)
+	cfg.Every = time.Second
+	s := open(t, cfg)
 	all := []*retrylog.Record{}
 	add := func(change func(x *retrylog.Exchange)) {
 		for i := range 3 {
