@@ -21,6 +21,7 @@ type conn struct {
 	pool     *Pool
 	shelf    *shelf
 	endpoint string
+	since    time.Time // when it came to rest
 	until    time.Time // idle no longer than this
 	reused   bool
 	written  uint64 // bytes, in all

@@ -147,7 +147,11 @@ func (p *Pool) get(x *exchange.Exchange, fresh bool) (*conn, error) {
 		c.setDeadline(deadline) // the one before may have passed, and then nothing can be read
 		// An upstream that closed, or sent what nobody asked for, has made the
 		// connection useless; to look costs one system call and saves a failed try.
-		if !time.Now().Before(c.until) || !c.quiet() {
+		// After a rest of milliseconds there is hardly ever something to see, and
+		// a request that may be sent twice needs no such care.
+		now := time.Now()
+		hot := now.Sub(c.since) < lookAfter && safe(x.Request.Method)
+		if !now.Before(c.until) || !hot && !c.quiet() {
 			_ = c.nc.Close()
 			continue
 		}
@@ -156,6 +160,12 @@ func (p *Pool) get(x *exchange.Exchange, fresh bool) (*conn, error) {
 	}
 	return p.dial(x, s)
 }
+
+// lookAfter is the rest after which a kept connection is looked at before it
+// carries a request that changes nothing.
+const lookAfter = 5 * time.Millisecond
+
+func safe(method string) bool { return method == "GET" || method == "HEAD" }
 
 func (s *shelf) take() *conn {
 	s.mu.Lock()
@@ -173,7 +183,7 @@ func (s *shelf) take() *conn {
 
 // put gives c back, unless the pool is full or closed.
 func (p *Pool) put(c *conn, now time.Time) {
-	c.until = now.Add(min(p.cfg.IdleTimeout, c.keepAlive))
+	c.since, c.until = now, now.Add(min(p.cfg.IdleTimeout, c.keepAlive))
 	s := c.shelf
 	s.mu.Lock()
 	full := p.closed.Load() || s.gone || len(s.idle) >= p.cfg.MaxIdle
