@@ -43,9 +43,10 @@ type conn struct {
 	busy atomic.Int32 // handlers that run
 
 	// Of the goroutine that reads.
-	shaken bool
-	seen   int // bytes of the preface
-	empty  int // reads that are to yield nothing
+	early  []byte    // gathered, and not yet read
+	due    time.Time // until when the first head has to come; zero once net/http knows
+	seen   int       // bytes of the preface
+	empty  int       // reads that are to yield nothing
 	in     frames
 	client client
 	armed  bool // a deadline for the rest of a head is in force
@@ -57,16 +58,11 @@ type conn struct {
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.secure && !c.shaken {
-		if err := c.shake(); err != nil {
-			return 0, err
-		}
-	}
 	if c.empty > 0 {
 		c.empty--
 		return 0, nil
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.take(p)
 	if n > 0 && c.kind.Load() != http1 {
 		if bad := c.look(p[:n]); bad != nil {
 			c.sayGoodbye(bad)
@@ -76,10 +72,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// shake is the server's part of the TLS handshake; net/http's deadline for a head
-// is in force.
+// shake is the server's part of the TLS handshake; the deadline for a head is in
+// force.
 func (c *conn) shake() error {
-	c.shaken = true
 	secure := c.Conn.(*tls.Conn)
 	if err := secure.Handshake(); err != nil {
 		c.front.stats.handshakes.Add(1)

@@ -39,9 +39,14 @@ func (f *Front) Stats() Stats {
 	return Stats{s.open.Load(), s.tooMany.Load(), s.tooManyOfOne.Load(), s.handshakes.Load(), s.floods.Load()}
 }
 
-// Listen returns l with the limits that connections have; the Server is to serve it.
+// Listen returns l with the limits that connections have; the Server is to serve
+// it. A connection is accepted when its first head has come, and counts before.
 func (f *Front) Listen(l net.Listener) net.Listener {
-	return &listener{Listener: l, front: f, most: descriptors() * 45 / 100, peers: map[netip.Addr]int{}}
+	return &listener{
+		Listener: l, front: f, most: descriptors() * 45 / 100,
+		ready: make(chan *conn), failed: make(chan error), done: make(chan struct{}),
+		peers: map[netip.Addr]int{}, held: map[*conn]struct{}{},
+	}
 }
 
 type listener struct {
@@ -49,33 +54,48 @@ type listener struct {
 	front *Front
 	most  int // connections, where nobody says
 
-	mu    sync.Mutex
-	peers map[netip.Addr]int
+	begin  sync.Once
+	all    sync.WaitGroup // accept, and a gatherer for each of held
+	ready  chan *conn
+	failed chan error
+	done   chan struct{} // closed with the listener
+
+	mu     sync.Mutex
+	peers  map[netip.Addr]int
+	held   map[*conn]struct{} // whose head has not come
+	closed bool
 }
 
-// Accept implements net.Listener. What is too much is closed without a word: an
-// answer would cost what is to be saved.
+// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		how := Listening{}
-		if l.front.cfg.Listening != nil {
-			how = l.front.cfg.Listening()
-		}
-		peer, addr := splitAddr(nc.RemoteAddr().String())
-		if !l.admit(how, addr) {
-			_ = nc.Close()
-			continue
-		}
-		c := &conn{Conn: nc, front: l.front, peer: peer, http2: !how.HTTP1Only, free: func() { l.release(addr) }}
-		if how.TLS != nil {
-			c.Conn, c.secure = tls.Server(nc, how.TLS), true
-		}
+	l.begin.Do(func() { l.all.Go(l.accept) })
+	select {
+	case c := <-l.ready:
 		return c, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.done:
+		return nil, net.ErrClosed
 	}
+}
+
+// take makes nc a connection of ours. What is too much is closed without a word,
+// for which it returns nil: an answer would cost what is to be saved.
+func (l *listener) take(nc net.Conn) *conn {
+	how := Listening{}
+	if l.front.cfg.Listening != nil {
+		how = l.front.cfg.Listening()
+	}
+	peer, addr := splitAddr(nc.RemoteAddr().String())
+	if !l.admit(how, addr) {
+		_ = nc.Close()
+		return nil
+	}
+	c := &conn{Conn: nc, front: l.front, peer: peer, http2: !how.HTTP1Only, free: func() { l.release(addr) }}
+	if how.TLS != nil {
+		c.Conn, c.secure = tls.Server(nc, how.TLS), true
+	}
+	return c
 }
 
 func (l *listener) admit(how Listening, addr netip.Addr) bool {
