@@ -36,16 +36,26 @@ func dialH2(t *testing.T, address string) *h2client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	c := &h2client{Conn: nc, Framer: http2.NewFramer(nc, nc)}
-	c.enc = hpack.NewEncoder(&c.block)
-	c.Framer.AllowIllegalWrites = true
-	if _, err := io.WriteString(nc, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WriteSettings(); err != nil {
+	c := newH2(nc)
+	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+func newH2(nc net.Conn) *h2client {
+	c := &h2client{Conn: nc, Framer: http2.NewFramer(nc, nc)}
+	c.enc = hpack.NewEncoder(&c.block)
+	c.Framer.AllowIllegalWrites = true
+	return c
+}
+
+// begin sends what a connection begins with.
+func (c *h2client) begin() error {
+	if _, err := io.WriteString(c.Conn, http2.ClientPreface); err != nil {
+		return err
+	}
+	return c.WriteSettings()
 }
 
 // head encodes a request with more fields.

@@ -164,9 +164,11 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-func ask(t *testing.T, c net.Conn) {
+func ask(t *testing.T, c net.Conn) { t.Helper(); askFor(t, c, "/a") }
+
+func askFor(t *testing.T, c net.Conn, path string) {
 	t.Helper()
-	if _, err := io.WriteString(c, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
