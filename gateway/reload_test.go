@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -266,4 +269,95 @@ func answerDNS(c net.Conn, address func() [4]byte) {
 			return
 		}
 	}
+}
+
+// F5 at a pace that a file on a disk does not have: every document is read and judged,
+// one after another, under load. TestReliability_F5 of the command has the figure.
+func TestReliability_F5_EveryDocument(t *testing.T) {
+	marks := make([]string, 8)
+	var calls atomic.Int64
+	for i := range marks {
+		marks[i] = server(t, func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1)%500 == 0 {
+				w.WriteHeader(502) // its retry comes after some reloads
+				return
+			}
+			_, _ = fmt.Fprint(w, marks[i])
+		})
+	}
+	good := func(n int) string {
+		return strings.Replace(document(marks[n%len(marks)]), "name: order\nservice", fmt.Sprintf("name: revision-%d\nservice", n), 1)
+	}
+	h := start(t, shop(marks[0]), gateway.Config{Log: slog.New(slog.DiscardHandler)})
+	write := follow(t, h.Gateway, good(0))
+
+	const most = 20_000 // requests
+	var sent atomic.Int64
+	var answers sync.Map // by request id
+	var load sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		load.Go(func() {
+			for sent.Add(1) <= most {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, err := h.client.Get(h.url + "/orders/1")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if err != nil || res.StatusCode != 200 {
+					t.Errorf("got %d %s, %v", res.StatusCode, body, err)
+					return
+				}
+				answers.Store(res.Header.Get("X-Request-Id"), string(body))
+			}
+		})
+	}
+	routes := map[string]int{} // by revision: number of the document
+	const documents = 600
+	for n := range documents {
+		text, want := good(n+1), "<nil>"
+		if n%4 == 3 {
+			text, want = strings.Replace(text, "backoff_base: 250ms", "backoff_base: 2s", 1), "E-BACKOFF"
+		}
+		if said := write(text); !strings.Contains(said, want) {
+			t.Errorf("document %d: %s, want %s", n+1, said, want)
+		}
+		if revision, _ := debug(t, h.Gateway); want == "<nil>" {
+			routes[revision] = n + 1
+		}
+	}
+	close(stop)
+	load.Wait()
+
+	events := h.records.wait(t, 1)
+	checked, retried := 0, 0
+	for _, ev := range events {
+		n, ok := routes[ev.Revision]
+		body, answered := answers.Load(ev.RequestID)
+		if !ok { // of the first document
+			continue
+		}
+		checked++
+		retried += len(ev.Tries) - 1
+		endpoint := marks[n%len(marks)]
+		if !answered || body != endpoint || ev.Route != fmt.Sprintf("revision-%d", n) {
+			t.Fatalf("%+v was answered by %v; its revision is document %d with %s", ev, body, n, endpoint)
+		}
+		for _, try := range ev.Tries {
+			if try.Endpoint != endpoint {
+				t.Fatalf("%+v has a try at %s; its revision is document %d with %s", ev, try.Endpoint, n, endpoint)
+			}
+		}
+	}
+	if checked < documents || retried == 0 && calls.Load() > 2000 {
+		t.Errorf("only %d requests by %d documents, %d retries", checked, len(routes), retried)
+	}
+	t.Logf("%d requests by %d documents, %d retries; %d poisoned", checked, len(routes), retried, documents/4)
 }
