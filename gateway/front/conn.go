@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"breakwater/gateway/exchange"
 )
 
 // What a connection was found to speak.
@@ -51,6 +55,8 @@ type conn struct {
 	client client
 	armed  bool // a deadline for the rest of a head is in force
 
+	waits waits // who is to be told that the client has gone
+
 	worked atomic.Bool // an answer's frame went out
 	mu     sync.Mutex  // of HTTP/2's writes
 	out    frames
@@ -69,7 +75,48 @@ func (c *conn) Read(p []byte) (int, error) {
 			return 0, bad
 		}
 	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.waits.gone()
+	}
 	return n, err
+}
+
+// waits is the request of HTTP/1 that is being answered. net/http reads on behind
+// it, so a client that leaves shows in Read; to be told by the request's context
+// costs five allocations a request.
+type waits struct {
+	mu    sync.Mutex
+	token exchange.Token
+	any   bool
+	ended bool // nothing more comes from the client
+}
+
+// begin has t cancelled when the client goes, or at once where it has gone.
+func (w *waits) begin(t exchange.Token) {
+	w.mu.Lock()
+	w.token, w.any = t, true
+	ended := w.ended
+	w.mu.Unlock()
+	if ended {
+		t.Cancel(exchange.ErrClientGone)
+	}
+}
+
+// end forgets the request; a late cancel of its token would change nothing.
+func (w *waits) end() {
+	w.mu.Lock()
+	w.any = false
+	w.mu.Unlock()
+}
+
+func (w *waits) gone() {
+	w.mu.Lock()
+	w.ended = true
+	t, any := w.token, w.any
+	w.mu.Unlock()
+	if any {
+		t.Cancel(exchange.ErrClientGone)
+	}
 }
 
 // shake is the server's part of the TLS handshake; the deadline for a head is in

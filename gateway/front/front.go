@@ -138,7 +138,8 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 	x := f.exchanges.Get().(*exchange.Exchange)
 	x.Reset()
 	x.Event.Start = time.Now()
-	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if ok {
 		c.busy.Add(1)
 		defer c.busy.Add(-1)
 		x.Request.Scheme = scheme(c.secure)
@@ -158,8 +159,14 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 		x.Inform = func(status int, head *exchange.Head) { inform(w, status, head) }
 	}
 	token := x.Token()
-	stop := context.AfterFunc(r.Context(), func() { token.Cancel(exchange.ErrClientGone) })
-	defer stop()
+	watched := ok && r.ProtoMajor == 1
+	if watched {
+		c.waits.begin(token)
+		defer c.waits.end()
+	} else {
+		stop := context.AfterFunc(r.Context(), func() { token.Cancel(exchange.ErrClientGone) })
+		defer stop()
+	}
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -186,6 +193,9 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 		return false
 	}
 	if x.Response.Tunnel != nil {
+		if watched { // either side may have said its last word and go on listening
+			c.waits.end()
+		}
 		return f.tunnel(x, rc)
 	}
 	// A chunked upload and HTTP/1.0 end their connection: net/http takes some

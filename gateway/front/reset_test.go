@@ -37,22 +37,29 @@ func TestReliability_X118_Others(t *testing.T) {
 		return got
 	}
 	p99(t, other, slice) // warms up
-	for range turns {
-		calm = append(calm, p99(t, other, slice))
-		load = append(load, under(false, &asked))
-		storm = append(storm, under(true, &reset))
-	}
-	for _, s := range [][]time.Duration{calm, load, storm} {
-		slices.Sort(s)
-	}
-	const mid = turns / 2
-	t.Logf("another client's p99: %v in calm, %v with %d streams in %v, %v with %d that were reset",
-		calm[mid], load[mid], asked, turns*slice, storm[mid], reset)
-	if least := int((turns * slice).Seconds() * 1000); asked < least || reset < least {
-		t.Errorf("only %d and %d streams were sent", asked, reset)
-	}
-	if storm[mid] >= 2*load[mid] {
-		t.Errorf("another client's p99 is %v while streams are reset, and %v while they are not, want less than 2x", storm[mid], load[mid])
+	// A shared machine may stall through most of one measurement, hardly of three.
+	const tries, mid = 3, turns / 2
+	for try := 1; ; try++ {
+		calm, load, storm, asked, reset = calm[:0], load[:0], storm[:0], 0, 0
+		for range turns {
+			calm = append(calm, p99(t, other, slice))
+			load = append(load, under(false, &asked))
+			storm = append(storm, under(true, &reset))
+		}
+		for _, s := range [][]time.Duration{calm, load, storm} {
+			slices.Sort(s)
+		}
+		t.Logf("another client's p99: %v in calm, %v with %d streams in %v, %v with %d that were reset",
+			calm[mid], load[mid], asked, turns*slice, storm[mid], reset)
+		if least := int((turns * slice).Seconds() * 1000); asked < least || reset < least {
+			t.Errorf("only %d and %d streams were sent", asked, reset)
+		}
+		if storm[mid] < 2*load[mid] {
+			return
+		}
+		if try == tries {
+			t.Fatalf("another client's p99 is %v while streams are reset, and %v while they are not, want less than 2x", storm[mid], load[mid])
+		}
 	}
 }
 
