@@ -2,6 +2,7 @@ package front_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"breakwater/gateway/exchange"
 	"breakwater/gateway/front"
@@ -173,34 +172,27 @@ func TestFirstBytesInPieces(t *testing.T) {
 			address := serve(t, front.New(front.Config{
 				Log: slog.New(slog.DiscardHandler), Service: exchange.Func(schemes), Listening: func() front.Listening { return how },
 			}))
-			c, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
+			tr := &http.Transport{
+				Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+				DialContext: func(context.Context, string, string) (net.Conn, error) {
+					c, err := net.Dial("tcp", address)
+					return byBytes{c}, err
+				},
 			}
-			defer c.Close()
-			c = byBytes{c}
-			want := "11 http http"
-			protocols := []string{"http/1.1"}
-			if two {
-				want, protocols = "20 http http", []string{"h2"}
-			}
+			defer tr.CloseIdleConnections()
+			scheme, proto := "http", 11
 			if how.TLS != nil {
-				want = strings.ReplaceAll(want, "http", "https")
-				c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
+				scheme = "https"
 			}
-			var res *http.Response
 			if two {
-				h2, herr := new(http2.Transport).NewClientConn(c)
-				if herr != nil {
-					t.Fatal(herr)
-				}
-				res, err = h2.RoundTrip(request(t, "http://app.example/a", nil))
+				proto = 20
+				tr.Protocols.SetUnencryptedHTTP2(true)
+				tr.Protocols.SetHTTP2(true)
 			} else {
-				if _, err := io.WriteString(c, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
-					t.Fatal(err)
-				}
-				res, err = http.ReadResponse(bufio.NewReader(c), nil)
+				tr.Protocols.SetHTTP1(true)
 			}
+			want := fmt.Sprintf("%d %s %s", proto, scheme, scheme)
+			res, err := tr.RoundTrip(request(t, scheme+"://app.example/a", nil))
 			if err != nil {
 				t.Fatalf("want %s: %v", want, err)
 			}
