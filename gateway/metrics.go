@@ -25,7 +25,7 @@ type metrics struct {
 
 	unmatched func() *observers // of requests that came to no route
 
-	mu      sync.Mutex // of what was retried
+	mu      sync.Mutex             // of what was retried
 	outcome map[retryKey]*[2]int64 // triggered, succeeded
 }
 

@@ -35,6 +35,7 @@ type controlOptions struct {
 	openLoopback bool
 	hosts        []string
 	zone         string
+	tokenFile    string // takes the first admin token instead of standard error
 }
 
 func newControl(io streams) *cobra.Command {
@@ -56,6 +57,7 @@ func newControl(io streams) *cobra.Command {
 	set.dbFlag(f)
 	f.BoolVar(&opt.openLoopback, "open-loopback", false, "let whoever asks from this machine, on a loopback listener, in as operator; for the demo")
 	f.StringSliceVar(&opt.hosts, "host", nil, "a name under which pages may be asked for, beside localhost and plain addresses; may be repeated")
+	f.StringVar(&opt.tokenFile, "first-token-file", "", "file that takes the first admin token, readable by its owner alone; empty: it is printed once")
 	f.StringVar(&opt.zone, "zone", env("ZONE", "UTC"), "IANA time zone of the times on pages (BREAKWATER_ZONE)")
 	return cmd
 }
@@ -90,7 +92,7 @@ func runControl(ctx context.Context, io streams, set settings, opt controlOption
 		return err
 	}
 	defer l.Close()
-	if err := os.MkdirAll(set.stateDir, 0o755); err != nil {
+	if err := os.MkdirAll(set.stateDir, 0o711); err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
 	}
 	dsn := set.db
@@ -245,7 +247,12 @@ func (c *control) prepareOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if secret != "" {
+	switch {
+	case secret != "" && c.opt.tokenFile != "":
+		if err := auth.WriteSecret(c.opt.tokenFile, secret); err != nil {
+			return err
+		}
+	case secret != "":
 		fmt.Fprintf(c.io.err, "first admin token, shown this once: %s\n", secret)
 	}
 	if _, err := auth.LocalGateway(ctx, c.store, c.set.stateDir, now); err != nil {

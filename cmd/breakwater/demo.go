@@ -29,6 +29,9 @@ type demoOptions struct {
 	drills  bool
 }
 
+// maxRate is more than one machine can play shop, gateway and callers for.
+const maxRate = 20_000
+
 func newDemo(io streams) *cobra.Command {
 	var set settings
 	var opt demoOptions
@@ -43,6 +46,9 @@ func newDemo(io streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			if !(opt.rate > 0 && opt.rate <= maxRate) { // a NaN is neither
+				return exit(exitUsage, fmt.Errorf("--rate: must be more than 0 and at most %d requests a second, got %v", maxRate, opt.rate))
+			}
 			if text, ok := os.LookupEnv("DEMO_SECONDS"); ok {
 				seconds, err := strconv.Atoi(text)
 				if err != nil || seconds <= 0 {
@@ -80,7 +86,7 @@ func runDemo(ctx context.Context, io streams, set settings, opt demoOptions) err
 	// The demo keeps beside, not among, what a real installation left here.
 	set.stateDir = filepath.Join(dir, "demo")
 	set.config = filepath.Join(set.stateDir, "config")
-	if err := os.MkdirAll(set.config, 0o755); err != nil {
+	if err := os.MkdirAll(set.config, 0o711); err != nil {
 		return fmt.Errorf("make the demo's directory: %w", err)
 	}
 	log := newLog(io.err, "demo")
@@ -135,6 +141,7 @@ func runDemo(ctx context.Context, io streams, set settings, opt demoOptions) err
 		return fmt.Errorf("%w; see %s", err, filepath.Join(set.stateDir, "log"))
 	}
 	fmt.Fprintf(io.out, "breakwater demo\n%s", h.addresses())
+	fmt.Fprintf(io.out, "admin token    in %s\n", h.adminToken())
 	fmt.Fprintf(io.out, "first drill    %s UTC, within two minutes\n", demo.FirstDrill(started).Format("15:04:05"))
 	fmt.Fprintf(io.out, "try            breakwater gate order --control %s\nready after %.1f s, Ctrl-C stops everything\n",
 		h.url("control"), time.Since(started).Seconds())
@@ -193,7 +200,7 @@ func openAnswers(path string) (_ *demo.Ledger, done func(), err error) {
 	if path == "" {
 		return demo.NewLedger(nil), func() {}, nil
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the file of answers: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -130,6 +131,95 @@ func (d *demoRun) runs() []drill {
 	return list.Experiments
 }
 
+// objectives are the SLOs as the API shows them.
+type objectives []struct {
+	ID     string `json:"id"`
+	Budget struct {
+		Valid int64 `json:"valid_events"`
+	} `json:"budget"`
+}
+
+func (d *demoRun) objectives() objectives {
+	var list struct {
+		SLOs objectives `json:"slos"`
+	}
+	d.get("/api/v1/slos", &list)
+	return list.SLOs
+}
+
+func (o objectives) valid(t *testing.T, id string) int64 {
+	t.Helper()
+	for _, s := range o {
+		if s.ID == id {
+			return s.Budget.Valid
+		}
+	}
+	t.Errorf("no objective is called %s", id)
+	return 0
+}
+
+func (d *demoRun) valid(t *testing.T, id string) int64 {
+	t.Helper()
+	return d.objectives().valid(t, id)
+}
+
+func (d *demoRun) status(path string) int {
+	res, err := http.Get(d.url + path)
+	if err != nil {
+		return 0
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// killPostmaster is kill -9 of the demo's PostgreSQL: the parent of what works
+// on a database for control.
+func killPostmaster(t *testing.T, dir string) {
+	t.Helper()
+	// Where the state directory is closed to its user the cluster lies elsewhere,
+	// under a name that the demo's log tells.
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		data, err := os.Readlink(link)
+		if err != nil || filepath.Base(data) != "data" {
+			continue
+		}
+		pid := filepath.Base(filepath.Dir(link))
+		opened, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+		if err == nil && strings.HasPrefix(string(opened), pid+"\n") && owns(dir, data) {
+			n, _ := strconv.Atoi(pid) // it is a number: /proc says so
+			if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("no PostgreSQL of the demo runs")
+}
+
+// owns reports whether the cluster with this data belongs to the state directory:
+// it lies in it, or a process of it holds its lock.
+func owns(dir, data string) bool {
+	if strings.HasPrefix(data, dir) {
+		return true
+	}
+	lock := filepath.Join(filepath.Dir(data), "owner.lock")
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // fails for a bad pattern only
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || to != lock {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(link)), "cmdline"))
+		if err == nil && bytes.Contains(line, []byte(dir)) {
+			return true
+		}
+	}
+	return false
+}
+
 // stop is Ctrl-C.
 func (d *demoRun) stop() {
 	d.t.Helper()
@@ -195,6 +285,7 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	if code != exitNo || !strings.Contains(text, "error budget is spent") || !strings.Contains(text, "thaws ") {
 		t.Errorf("gate points exits %d, want 1 with reason and thaw time:\n%s", code, text)
 	}
+	first := d.objectives()
 	if code, text := d.gate("nosuch"); code != exitUnknown {
 		t.Errorf("gate of an unknown service exits %d, want 4:\n%s", code, text)
 	}
@@ -217,10 +308,18 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	if !found {
 		t.Error("the second start does not know the run of the first")
 	}
+	// A start adds what was served since, and no second history.
+	if before, after := first.valid(t, "order-availability"), again.valid(t, "order-availability"); after < before || after > before+before/100 {
+		t.Errorf("order has %d valid events after the second start, %d before", after, before)
+	}
 	again.await("points is still frozen", 60*time.Second, func() bool {
 		code, _ := again.gate("points")
 		return code == exitNo
 	})
+	// The private database is killed: it is started again, and everything goes on.
+	killPostmaster(t, dir)
+	again.await("the database is missed", 30*time.Second, func() bool { return again.status("/readyz") != http.StatusOK })
+	again.await("the database is back", 60*time.Second, func() bool { return again.status("/readyz") == http.StatusOK })
 	again.stop()
 	if left := processesWith(dir); left != "" {
 		t.Errorf("processes are left after the second stop:\n%s", left)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -138,6 +139,11 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 		Metrics: metrics, Log: log,
 		Stats: map[string]func() any{"spool": func() any { return sp.Stats() }, "plan": func() any { return poller.Stats() }},
 	})
+	// The heap of a gateway is a few MiB: letting it double before each collection
+	// costs 4 MiB and saves a twelfth of the work.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
 	log.Info("gateway starts", "data", data.Addr().String(), "admin", admin.Addr().String(),
 		"control", controlURL, "state_dir", set.stateDir, "env", set.env, "config", set.config)
 

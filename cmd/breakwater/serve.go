@@ -131,6 +131,9 @@ func openHouse(ctx context.Context, set settings, opt houseOptions) (_ *house, e
 	if opt.openLoopback {
 		controlArgs = append(controlArgs, "--open-loopback")
 	}
+	if opt.logDir != "" { // nobody sees what control prints
+		controlArgs = append(controlArgs, "--first-token-file", h.adminToken())
+	}
 	h.control = &child{
 		name: "control", args: controlArgs, env: []string{"DATABASE_URL=" + h.dsn}, // a DSN may hold a password: not in ps
 		listeners: map[string]net.Listener{"control": h.listeners["control"]},
@@ -144,6 +147,10 @@ func openHouse(ctx context.Context, set settings, opt houseOptions) (_ *house, e
 	}
 	return h, nil
 }
+
+// adminToken is the file that holds the first admin token, where the logs of
+// control go to a file.
+func (h *house) adminToken() string { return filepath.Join(h.set.stateDir, "first-admin.token") }
 
 func (h *house) addr(name string) string { return h.listeners[name].Addr().String() }
 
@@ -194,6 +201,7 @@ func (h *house) keepDatabase(ctx context.Context) error {
 		case <-h.pg.Done():
 		}
 		h.log.Error("the private database ended, starting it again")
+		_ = h.pg.Stop() // it has ended; this gives its lock back
 		pg, err := pglocal.Start(ctx, h.pgConfig)
 		if err != nil {
 			if ctx.Err() != nil {

@@ -16,7 +16,7 @@ import (
 
 // lockState keeps two processes of one role out of one state directory.
 func lockState(dir, role string) (*lockfile.Lock, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
 	lock, err := lockfile.Take(filepath.Join(dir, role+".lock"))

@@ -140,10 +140,10 @@ func childOutput(dir, name string) (output, error) {
 	if dir == "" {
 		return output{out: os.Stdout, err: os.Stderr}, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return output{}, fmt.Errorf("make the log directory: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o644)
+	file, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return output{}, fmt.Errorf("open the log of %s: %w", name, err)
 	}

@@ -103,7 +103,7 @@ func (s *Spool) setBootAside(dir, id string, why error) []retrylog.Notice {
 		_ = os.RemoveAll(dir) // the disk was full when it began
 		return nil
 	}
-	err := os.MkdirAll(filepath.Join(s.cfg.Dir, asideDir), 0o755)
+	err := os.MkdirAll(filepath.Join(s.cfg.Dir, asideDir), 0o700)
 	if err == nil {
 		err = os.Rename(dir, filepath.Join(s.cfg.Dir, asideDir, id))
 	}

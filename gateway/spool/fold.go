@@ -89,7 +89,7 @@ func window(every time.Duration) time.Duration {
 func makeFolds(dir string, width time.Duration, allocate func(*os.File, int64) error) (*folds, error) {
 	const size = foldTables * foldSlots * int(unsafe.Sizeof(slot{}))
 	path := filepath.Join(dir, foldName)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make folds: %w", err)
 	}

@@ -65,7 +65,7 @@ func (s *Spool) makeBoot() error {
 	if s.live != nil || s.closed {
 		return nil
 	}
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("make boot: %w", err)
 	}
 	fold, err := makeFolds(s.dir, window(s.cfg.Every), s.cfg.allocate)

@@ -40,7 +40,7 @@ type segment struct {
 // mapping that finds no block kills the process.
 func newSegment(dir string, n, size int64, allocate func(*os.File, int64) error) (*segment, error) {
 	path := filepath.Join(dir, segmentName(n, openExt))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make segment: %w", err)
 	}

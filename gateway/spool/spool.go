@@ -131,7 +131,7 @@ func Open(cfg Config) (*Spool, error) {
 	if len(cfg.Gateway) > 256 || len(cfg.Env) > 256 {
 		return nil, fmt.Errorf("open spool: gateway and env must be at most 256 bytes long")
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
 	// Two processes in one directory would each ship the other's open segments.

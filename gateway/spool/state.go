@@ -81,7 +81,7 @@ type stateFile struct {
 
 // makeState writes a new state file and maps its first page.
 func makeState(dir string, sync func(*os.File) error) (*stateFile, []byte, error) {
-	f, err := os.OpenFile(filepath.Join(dir, stateName), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, stateName), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make state: %w", err)
 	}

@@ -142,7 +142,7 @@ const mostAside = 64 << 20
 
 func (s *Spool) setAside(name string, body []byte) error {
 	dir := filepath.Join(s.cfg.Dir, asideDir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	var total int64
@@ -160,7 +160,7 @@ func (s *Spool) setAside(name string, body []byte) error {
 	if total+int64(len(body)) > mostAside {
 		return errors.New("there is too much aside already")
 	}
-	return os.WriteFile(filepath.Join(dir, name), body, 0o644)
+	return os.WriteFile(filepath.Join(dir, name), body, 0o600)
 }
 
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

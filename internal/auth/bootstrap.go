@@ -67,7 +67,7 @@ func LocalGateway(ctx context.Context, s Store, stateDir string, now time.Time) 
 	if err != nil {
 		return "", err
 	}
-	if err := writeSecret(file, secret); err != nil {
+	if err := WriteSecret(file, secret); err != nil {
 		return "", err
 	}
 	return secret, nil
@@ -102,8 +102,8 @@ func ReadSecret(file string) (string, error) {
 	return secret, nil
 }
 
-// writeSecret replaces file in one step: the gateway beside us may read it at any moment.
-func writeSecret(file, secret string) error {
+// WriteSecret writes a secret that nobody but its owner can read; it replaces file in one step: the gateway beside us may read it at any moment.
+func WriteSecret(file, secret string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".token-*") // made with mode 0600
 	if err != nil {
 		return fmt.Errorf("write a token: %w", err)

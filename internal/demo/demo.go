@@ -1,6 +1,6 @@
 // Package demo is a small shop behind the gateway: four services that really
 // answer over HTTP, three callers that keep them busy, the documents that
-// describe them, fifteen days of history, and one outage.
+// describe them, thirty days of history, and one outage.
 //
 // Everything that looks like chance is a hash of a seed and a name, or a random
 // source made from the seed: two runs with one seed fail at the same requests.

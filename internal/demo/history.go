@@ -67,9 +67,25 @@ func PastOf(service string) Past {
 	return Pasts()[i]
 }
 
+// PastLedger is where a history is kept.
+type PastLedger interface {
+	ingest.Store
+	// GatewayStopped reports whether a gateway of that name said its last word.
+	GatewayStopped(ctx context.Context, env, gateway string) (bool, error)
+}
+
 // Backfill hands the history to the ledger, a day at a time, as if a gateway had
-// reported it. A ledger that holds it already takes nothing.
-func Backfill(ctx context.Context, to ingest.Store, cfg HistoryConfig) error {
+// reported it, and does nothing where one stands already. Batch keys alone do not
+// keep it from counting twice: the ledger forgets keys of days that a gateway
+// could not report any more.
+func Backfill(ctx context.Context, to PastLedger, cfg HistoryConfig) error {
+	done, err := to.GatewayStopped(ctx, cfg.Env, HistoryGateway)
+	if err != nil {
+		return fmt.Errorf("back-fill: %w", err)
+	}
+	if done {
+		return nil
+	}
 	for _, b := range History(cfg) {
 		if _, err := to.Ingest(ctx, b); err != nil {
 			return fmt.Errorf("back-fill the day before %s: %w", b.Key.Until.Format(time.RFC3339), err)

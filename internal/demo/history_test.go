@@ -99,18 +99,34 @@ func TestHistoryIsSound(t *testing.T) {
 	}
 }
 
-// keeper takes each batch once, like the ledger.
-type keeper map[int64]bool
+// keeper takes each batch once, like the ledger, until it forgets the keys.
+type keeper struct {
+	keys    map[int64]bool
+	counted int
+	stopped bool
+}
 
-func (k keeper) Ingest(_ context.Context, b *ingest.Batch) (bool, error) {
-	was := k[b.Key.Seq]
-	k[b.Key.Seq] = true
+func (k *keeper) Ingest(_ context.Context, b *ingest.Batch) (bool, error) {
+	was := k.keys[b.Key.Seq]
+	k.keys[b.Key.Seq] = true
+	if !was {
+		k.counted++
+	}
+	k.stopped = k.stopped || b.Key.Last
 	return was, nil
 }
 
-func TestBackfill(t *testing.T) {
-	k := keeper{}
-	if err := Backfill(t.Context(), k, HistoryConfig{Until: noon}); err != nil || len(k) != 31 {
-		t.Errorf("%d batches, %v", len(k), err)
+func (k *keeper) GatewayStopped(_ context.Context, _, gateway string) (bool, error) {
+	return k.stopped && gateway == HistoryGateway, nil
+}
+
+func TestBackfillCountsOnceThoughTheLedgerForgetsItsKeys(t *testing.T) {
+	k := &keeper{keys: map[int64]bool{}}
+	for start := range 3 {
+		cfg := HistoryConfig{Until: noon.Add(time.Duration(start) * day)}
+		if err := Backfill(t.Context(), k, cfg); err != nil || k.counted != 31 {
+			t.Errorf("start %d: %d batches counted, %v; want 31", start, k.counted, err)
+		}
+		clear(k.keys) // as the ledger's pruning does
 	}
 }

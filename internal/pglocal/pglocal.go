@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -99,7 +100,8 @@ func (c *Cluster) DSN() string { return c.dsn(Database) }
 
 func (c *Cluster) dsn(database string) string {
 	q := url.Values{"host": {c.place.socket}, "user": {User}}
-	return "postgres:///" + database + "?" + q.Encode()
+	// A plus would be taken as it stands, not for the space it means.
+	return "postgres:///" + database + "?" + strings.ReplaceAll(q.Encode(), "+", "%20")
 }
 
 // run adopts the running cluster or starts one; the lock is ours.

@@ -264,6 +264,12 @@ func TestALongPathPutsTheSocketElsewhere(t *testing.T) {
 	}
 }
 
+func TestAPathMayHoldWhatAURLEscapes(t *testing.T) {
+	c := start(t, filepath.Join(filepath.Dir(home(t)), "my state + 100% & more", "pg"))
+	ask(t, c, `select 1::text`)
+	stop(t, c)
+}
+
 func TestForeignDataIsNotTouched(t *testing.T) {
 	dir := home(t)
 	if err := os.MkdirAll(dir+"/data", 0o700); err != nil {

@@ -237,3 +237,17 @@ func arrayText(bins []int64) string {
 	}
 	return string(append(b, '}'))
 }
+
+const gatewayStoppedSQL = `
+select exists (select 1 from gateway where env = @env and gateway = @gateway and stopped)`
+
+// GatewayStopped reports whether the ledger knows a gateway that said its last
+// word in good order.
+func (s *Store) GatewayStopped(ctx context.Context, env, gateway string) (bool, error) {
+	var stopped bool
+	err := s.db.QueryRow(ctx, gatewayStoppedSQL, pgx.StrictNamedArgs{"env": env, "gateway": gateway}).Scan(&stopped)
+	if err != nil {
+		return false, fmt.Errorf("look for gateway %s: %w", gateway, err)
+	}
+	return stopped, nil
+}
