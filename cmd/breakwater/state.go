@@ -21,7 +21,7 @@ func lockState(dir, role string) (*lockfile.Lock, error) {
 	}
 	lock, err := lockfile.Take(filepath.Join(dir, role+".lock"))
 	if errors.Is(err, lockfile.ErrHeld) {
-		return nil, exit(exitNo, fmt.Errorf("another breakwater %s uses %s: stop it, or give --state-dir", role, dir))
+		return nil, exit(exitUsage, fmt.Errorf("another breakwater %s uses %s: stop it, or give --state-dir", role, dir))
 	}
 	return lock, err
 }
