@@ -149,7 +149,7 @@ func (p Policy) settle(s *State, m Measurement, now time.Time) Level {
 func (p Policy) why(s State, m Measurement) string {
 	t := m.worst()
 	b := weigh(m.TargetPPB, t.Good, t.Bad, t)
-	spent := Percent(b.SpentPPM) + " of the error budget is spent"
+	spent := SpentPercent(b.SpentPPM) + " of the error budget is spent"
 	switch {
 	case s.Level == Frozen && s.Measured == Frozen:
 		return fmt.Sprintf("%s: %s failed, %s were allowed.", spent, Count(t.Bad), Count(b.Allowed))

@@ -35,6 +35,23 @@ func Percent(ppm int64) string {
 	return Percent1(tenths)
 }
 
+// SpentPercent writes what is spent, rounded up where Percent rounds what is left
+// down: "24.1 %". The two always add up to 100.0 %, and neither looks better than
+// what was counted.
+func SpentPercent(ppm int64) string {
+	tenths := ppm / 1000
+	if ppm%1000 > 0 {
+		tenths++
+	}
+	switch {
+	case ppm%1000 == 0:
+		return Percent(ppm)
+	case tenths < 0:
+		return minus + Percent1(-tenths)
+	}
+	return Percent1(tenths)
+}
+
 // Percent1 writes tenths of a percent, not negative.
 func Percent1(tenths int64) string {
 	return fmt.Sprintf("%s.%d%s%%", Count(tenths/10), tenths%10, thin)
@@ -77,17 +94,21 @@ func Rate(b Burn) string {
 	return RateMilli(b.RateMilli)
 }
 
-// RateMilli writes thousandths of the rate that spends exactly the budget.
+// RateMilli writes thousandths of the rate that spends exactly the budget, to the
+// nearest tenth, half a tenth upwards; from a hundred on to the nearest whole.
 func RateMilli(milli int64) string {
+	tenths := (milli + 50) / 100
 	switch {
 	case milli == 0:
 		return "0×"
-	case milli < 100:
+	case tenths == 0:
 		return "<0.1×"
-	case milli%1000 == 0 || milli >= 100_000:
+	case tenths >= 1000:
+		return Count((milli+500)/1000) + "×"
+	case milli%1000 == 0:
 		return Count(milli/1000) + "×"
 	}
-	return fmt.Sprintf("%s.%d×", Count(milli/1000), milli%1000/100)
+	return fmt.Sprintf("%d.%d×", tenths/10, tenths%10)
 }
 
 // Span writes a duration in its two largest units: "3 h 12 min", "45 s".

@@ -123,11 +123,11 @@ func status(now time.Time, service string, good, bad int64, level slo.Level, hou
 		}
 		st.Spark = append(st.Spark, v)
 	}
-	st.Reason = slo.Percent(st.Budget.SpentPPM) + " of the error budget is spent."
+	st.Reason = slo.SpentPercent(st.Budget.SpentPPM) + " of the error budget is spent."
 	if level == slo.Frozen {
 		st.FrozenAt = st.Since
 		st.ThawAt = now.Add(3*24*time.Hour + 7*time.Hour + 12*time.Minute)
-		st.Reason = slo.Percent(st.Budget.SpentPPM) + " of the error budget is spent: " + slo.Count(bad) + " failed, " + slo.Count(st.Budget.Allowed) + " were allowed."
+		st.Reason = slo.SpentPercent(st.Budget.SpentPPM) + " of the error budget is spent: " + slo.Count(bad) + " failed, " + slo.Count(st.Budget.Allowed) + " were allowed."
 	}
 	return st
 }

@@ -78,7 +78,7 @@ func (v view) notices(frozen int, running []injector.Run) []Notice {
 	if frozen > 0 {
 		st := v.services[0].worst() // worst first, and frozen is the worst
 		n := Notice{Class: "frozen", Icon: "s-frozen", Lead: st.Objective.Service + " is frozen,",
-			Text: slo.Percent(st.Budget.SpentPPM) + " of budget spent. " + v.thaw(st), Link: &Link{Name: "Gate", Href: "/gate"}}
+			Text: slo.SpentPercent(st.Budget.SpentPPM) + " of budget spent. " + v.thaw(st), Link: &Link{Name: "Gate", Href: "/gate"}}
 		if frozen > 1 {
 			n.Lead = plural(frozen, "service is frozen,", "services are frozen,")
 			n.Text = st.Objective.Service + " most: " + n.Text

@@ -101,7 +101,7 @@ func verdictText(d gate.Decision, st slo.Status) string {
 
 func (v view) freeze(st slo.Status) Freeze {
 	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: st.Reason, Since: v.short(st.Since).Text,
-		Spent: slo.Percent(st.Budget.SpentPPM), In: "not yet", Thaw: "No thaw in sight: the failures that must leave the window are too recent, or still happening."}
+		Spent: slo.SpentPercent(st.Budget.SpentPPM), In: "not yet", Thaw: "No thaw in sight: the failures that must leave the window are too recent, or still happening."}
 	if !st.ThawAt.IsZero() {
 		f.In = strings.TrimPrefix(v.in(st.ThawAt), "in ")
 		f.Thaw = "until the thaw, " + v.day(st.ThawAt).Text + ", if nothing else fails."

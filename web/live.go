@@ -187,7 +187,7 @@ func (v view) runFacts(r injector.Run) []Fact {
 			text += ", " + slo.Percent(slo.Part(r.Bad, r.Good+r.Bad))
 		}
 		facts = append(facts, Fact{Name: "Failed requests", Text: text})
-		spent := slo.Percent(r.BudgetSpentPPM) + " of the window"
+		spent := slo.SpentPercent(r.BudgetSpentPPM) + " of the window"
 		if r.CapPPM > 0 {
 			spent += ", limit " + slo.Percent(r.CapPPM)
 		}

@@ -33,7 +33,7 @@ func (v view) runRow(r injector.Run) RunRow {
 		Time: v.short(r.PlannedAt), Shown: r.Why, Failures: "–", Budget: "–", Origin: r.Actor}
 	if !r.StartedAt.IsZero() {
 		row.Time = v.short(r.StartedAt)
-		row.Failures, row.Budget = slo.Count(r.Bad), slo.Percent(r.BudgetSpentPPM)
+		row.Failures, row.Budget = slo.Count(r.Bad), slo.SpentPercent(r.BudgetSpentPPM)
 	}
 	if row.Title == "" {
 		row.Title = r.Scenario
