@@ -21,11 +21,14 @@ type Report struct {
 	Hash     string        `json:"config_hash,omitempty"`
 }
 
-// Validate reads documents as a gateway would. It is stricter in one point: a
-// retry policy without `enabled` is a mistake, though a gateway loads it.
+// Validate reads documents as a gateway would. It is stricter in two points: a
+// retry policy without `enabled` is a mistake, though a gateway loads it, and so
+// are files that hold no document at all. Files without a route are good here,
+// though a gateway would not serve by them: they may be for control alone.
 func Validate(files []conf.File) Report {
 	var log conf.Log
 	cfg := config.Parse(files, &log)
+	empty(files, &log)
 	r := Report{Errors: len(log.Errors()), Warnings: len(log.Warnings()), Findings: log.All(), Routes: len(cfg.Routes)}
 	if r.OK = r.Errors == 0; r.OK {
 		r.Revision, r.Hash = cfg.Revision, cfg.Hash
@@ -34,6 +37,26 @@ func Validate(files []conf.File) Report {
 		r.Findings = conf.Mistakes{}
 	}
 	return r
+}
+
+// empty tells of files that hold no document: a mistake where none of them holds
+// any, since a file that was cut off or a wrong directory must not pass as good,
+// else only doubtful. What cannot be read has been told of.
+func empty(files []conf.File, log *conf.Log) {
+	var none []conf.File
+	for _, f := range files {
+		var own conf.Log
+		if len(conf.Split(f, &own)) == 0 && own.Err() == nil {
+			none = append(none, f)
+		}
+	}
+	for _, f := range none {
+		m := log.Add(f.Name, 1, 1, "must hold a document, got none").Coded("E-EMPTY").
+			Hint("a document begins with apiVersion, kind and name; of a directory *.yaml and *.yml are read")
+		if len(none) < len(files) {
+			m.IsWarning, m.Code = true, "W-EMPTY"
+		}
+	}
 }
 
 // Code is the exit code of the validator: 1 for mistakes, 3 for warnings where
