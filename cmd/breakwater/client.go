@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,7 +18,7 @@ import (
 const maxReply = 16 << 20
 
 // call asks control for path and decodes the answer into out, which may be nil.
-// A refusal ends the verb with 1, an unreachable control with 4.
+// Where control does not do it, refusedCode says with which code the verb ends.
 func (s *settings) call(ctx context.Context, method, path string, body, out any) error {
 	var payload io.Reader
 	if body != nil {
@@ -26,6 +27,9 @@ func (s *settings) call(ctx context.Context, method, path string, body, out any)
 			return exit(exitInternal, fmt.Errorf("write the request: %w", err))
 		}
 		payload = bytes.NewReader(b)
+	}
+	if err := s.checkControl(); err != nil {
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.baseURL()+path, payload)
 	if err != nil {
@@ -49,17 +53,53 @@ func (s *settings) call(ctx context.Context, method, path string, body, out any)
 		return exit(exitUnknown, fmt.Errorf("read control's answer: %w", err))
 	}
 	if res.StatusCode >= 300 {
-		code := exitNo
-		if res.StatusCode >= 500 {
-			code = exitUnknown
-		}
-		return exit(code, fmt.Errorf("control answered %s: %s", res.Status, problemText(reply)))
+		return exit(refusedCode(res.StatusCode), fmt.Errorf("control at %s %s: %s", s.baseURL(), refusal(res), problemText(reply)))
 	}
 	if out == nil {
 		return nil
 	}
 	if err := json.Unmarshal(reply, out); err != nil {
 		return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+	}
+	return nil
+}
+
+// refusedCode is the exit code of an answer that is none. Only a rule that said
+// no is a no; whoever is not let in, or asks for what is not there, does not know.
+func refusedCode(status int) int {
+	switch status {
+	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusLocked:
+		return exitNo
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return exitUsage
+	}
+	return exitUnknown
+}
+
+// refusal says in words what a status means to who typed the verb.
+func refusal(res *http.Response) string {
+	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		return "does not accept the token (--token, BREAKWATER_TOKEN)"
+	case http.StatusForbidden:
+		return "does not let this token do that"
+	case http.StatusNotFound:
+		return "does not know it"
+	case http.StatusConflict:
+		return "refuses"
+	}
+	return "answered " + res.Status
+}
+
+// checkControl catches an address that cannot be one before anybody is asked.
+func (s *settings) checkControl() error {
+	u, err := url.Parse(s.baseURL())
+	if err != nil {
+		return exit(exitUsage, fmt.Errorf("--control: %w", err))
+	}
+	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return exit(exitUsage, fmt.Errorf("--control: must be a URL such as http://127.0.0.1:8081, got %q", s.control))
 	}
 	return nil
 }

@@ -16,8 +16,9 @@ func newGate(io streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate SERVICE",
 		Short: "ask whether a release of a service may go out now",
-		Long: "Asks the release gate. Exit code 0: allow, 1: deny, 3: hold, 4: unknown (no data, no\n" +
-			"such service, control unreachable) unless --on-unknown settles it.",
+		Long: "Asks the release gate. Exit code 0: allow, 1: deny, 2: no such kind or flag, 3: hold,\n" +
+			"4: unknown (no data, no such service, token not accepted, control unreachable) unless\n" +
+			"--on-unknown settles it, which is then said.",
 		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,14 +28,27 @@ func newGate(io streams) *cobra.Command {
 			if err := oneOf("on-unknown", onUnknown, "", "allow", "deny"); err != nil {
 				return err
 			}
+			if err := set.checkControl(); err != nil {
+				return err
+			}
 			d, err := gate.Ask(cmd.Context(), set.baseURL(), set.token,
 				gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref})
 			code := gate.ExitCode(d, err, onUnknown)
+			settled := ""
+			if onUnknown != "" && code != exitUsage && (err != nil || d.Decision == gate.Unclear) {
+				settled = "unknown, settled as " + onUnknown + " by --on-unknown"
+			}
 			if err != nil {
 				fmt.Fprintf(io.err, "breakwater: no decision: %v\n", err)
-				return exit(code, nil)
+				if settled != "" {
+					fmt.Fprintf(io.err, "breakwater: %s\n", settled)
+				}
+				return codeOnly(code)
 			}
 			if output == "json" {
+				if settled != "" { // the document stays what control answered
+					fmt.Fprintf(io.err, "breakwater: %s\n", settled)
+				}
 				if err := printJSON(io.out, d); err != nil {
 					return exit(exitInternal, err)
 				}
@@ -43,6 +57,9 @@ func newGate(io streams) *cobra.Command {
 			fmt.Fprintf(io.out, "%s  %s is %s\n", strings.ToUpper(string(d.Decision)), args[0], d.State)
 			for _, r := range d.Reasons {
 				fmt.Fprintf(io.out, "  %s\n", r)
+			}
+			if settled != "" {
+				fmt.Fprintf(io.out, "  %s\n", settled)
 			}
 			if d.ThawAt != nil {
 				fmt.Fprintf(io.out, "  thaws %s (in %s) if nothing else fails\n",

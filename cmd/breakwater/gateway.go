@@ -198,6 +198,16 @@ func applier(g *gateway.Gateway, log *slog.Logger, read func()) func(source.Docu
 			g.Refused(mistakes.Err())
 			return mistakes.Err()
 		}
+		if len(cfg.Routes) == 0 {
+			// A file that was cut off, or a directory that lost its mount, looks just
+			// like this, and to serve it would answer everything with a 404.
+			err := errors.New("no Route document: the gateway stays without configuration until there is one")
+			if revision, _ := g.Revision(); revision != "" {
+				err = fmt.Errorf("no Route document: the gateway keeps revision %s", revision)
+			}
+			g.Refused(err)
+			return err
+		}
 		if err := g.Apply(*cfg); err != nil {
 			return fmt.Errorf("apply the documents: %w", err)
 		}

@@ -19,10 +19,10 @@ import (
 // Exit codes of every verb (one table, docs/cli.md).
 const (
 	exitOK       = 0
-	exitNo       = 1 // deny, failed verdict, breaking change, invalid file
-	exitUsage    = 2
+	exitNo       = 1 // deny, failed verdict, invalid file, refused by a rule
+	exitUsage    = 2 // the line typed is wrong, or control calls it a bad request
 	exitHold     = 3 // hold, inconclusive, warnings under --strict
-	exitUnknown  = 4 // no data, no baseline, server unreachable
+	exitUnknown  = 4 // nobody can say: no data, no such id, no database, not let in, unreachable
 	exitInternal = 5
 )
 
@@ -43,13 +43,17 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func exit(code int, err error) error { return &exitError{code, err} }
 
-// streams are where a verb writes: results on out, everything else on err.
-type streams struct{ out, err io.Writer }
+// streams are what a verb reads and where it writes: results on out, everything
+// else on err.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx = endWithParent(ctx)
-	code := run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr})
+	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -89,7 +93,36 @@ func newRoot(io streams) *cobra.Command {
 		newExperiment(io), newGameday(io), newHalt(io),
 		newToken(io), newAudit(io), newMigrate(io), newVersion(io),
 	)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.HasSubCommands() {
+			needVerb(c)
+		}
+	}
 	return root
+}
+
+// needVerb makes a group of verbs refuse to run without a known one. Left alone
+// it would print its help and end with 0, which a pipeline takes for success.
+func needVerb(group *cobra.Command) {
+	group.Args = cobra.ArbitraryArgs
+	group.SuggestionsMinimumDistance = 2
+	// With an unknown verb its flags are unknown too; the verb is what to speak of.
+	group.FParseErrWhitelist.UnknownFlags = true
+	group.RunE = func(_ *cobra.Command, args []string) error {
+		var verbs []string
+		for _, c := range group.Commands() {
+			verbs = append(verbs, c.Name())
+		}
+		known := "must be " + words(verbs)
+		if len(args) == 0 {
+			return exit(exitUsage, fmt.Errorf("%s: %s, got nothing", group.Name(), known))
+		}
+		if near := group.SuggestionsFor(args[0]); len(near) > 0 {
+			known += "; did you mean " + words(near) + "?"
+		}
+		return exit(exitUsage, fmt.Errorf("%s: unknown verb %q: %s", group.Name(), args[0], known))
+	}
 }
 
 func newVersion(io streams) *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -92,11 +93,20 @@ func newLog(w io.Writer, role string) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, nil)).With("role", role)
 }
 
+// oneOf checks the value of a flag; "" among allowed lets the flag be left out.
 func oneOf(flag, value string, allowed ...string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
-	return exit(exitUsage, fmt.Errorf("--%s: must be %s, got %q", flag, strings.Join(allowed, " or "), value))
+	named := slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "" })
+	return exit(exitUsage, fmt.Errorf("--%s: must be %s, got %q", flag, words(named), value))
+}
+
+// words joins alternatives: a, b or c.
+func words(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " or " + list[last]
 }

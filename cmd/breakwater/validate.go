@@ -22,19 +22,21 @@ func newValidate(io streams) *cobra.Command {
 	var output string
 	var strict bool
 	cmd := &cobra.Command{
-		Use:   "validate FILE...",
+		Use:   "validate FILE|DIRECTORY|-...",
 		Short: "check documents: every mistake at file:line:col, all at once",
 		Long: "Reads documents as gateway and control would: routes, upstreams, retry policies, SLOs,\n" +
-			"scenarios, game days. Exit code 0: good, 1: mistakes, 3: warnings under --strict.",
-		Example: "  breakwater validate deploy/config\n  breakwater validate -o github gw.yaml",
-		Args:    cobra.MinimumNArgs(1),
+			"scenarios, game days; - is standard input. To hold no document is a mistake too.\n" +
+			"Exit code 0: good, 1: mistakes, 3: warnings under --strict.",
+		Example: "  breakwater validate deploy/config\n  breakwater validate -o github gw.yaml\n" +
+			"  breakwater validate - < gw.yaml",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json", "github"); err != nil {
 				return err
 			}
 			var files []conf.File
 			for _, path := range args {
-				loaded, err := conf.Load(path)
+				loaded, err := load(io.in, path)
 				if err != nil {
 					return exit(exitNo, err)
 				}
@@ -50,6 +52,23 @@ func newValidate(io streams) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or github (annotations of a pull request)")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 3 where there are warnings")
 	return cmd
+}
+
+// load reads what an argument names. A directory without documents counts as one
+// empty file of its name, so that it can be told of.
+func load(in stdio.Reader, path string) ([]conf.File, error) {
+	if path == "-" {
+		data, err := stdio.ReadAll(stdio.LimitReader(in, conf.MaxBytes+1))
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return []conf.File{{Name: "stdin", Data: data}}, nil
+	}
+	files, err := conf.Load(path)
+	if err == nil && len(files) == 0 {
+		files = []conf.File{{Name: path}}
+	}
+	return files, err
 }
 
 // check reads files for every room that reads documents.
@@ -108,7 +127,7 @@ func newExplain(io streams) *cobra.Command {
 			if !config.Loadable(&log) {
 				return exit(exitNo, log.Err())
 			}
-			text, err := readSample(sample)
+			text, err := readSample(io.in, sample)
 			if err != nil {
 				return exit(exitUsage, fmt.Errorf("--sample: %w", err))
 			}
@@ -132,9 +151,9 @@ func newExplain(io streams) *cobra.Command {
 
 const maxSample = 1 << 20
 
-func readSample(path string) ([]byte, error) {
+func readSample(in stdio.Reader, path string) ([]byte, error) {
 	if path == "-" {
-		return stdio.ReadAll(stdio.LimitReader(os.Stdin, maxSample))
+		return stdio.ReadAll(stdio.LimitReader(in, maxSample))
 	}
 	file, err := os.Open(path)
 	if err != nil {
