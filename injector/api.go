@@ -1,6 +1,7 @@
 package injector
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -47,23 +48,19 @@ func (a *API) List(w http.ResponseWriter, r *http.Request) {
 func (a *API) Create(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
 	if err != nil {
-		problem(w, http.StatusRequestEntityTooLarge, "the document must be at most 256 KiB")
+		problem(w, http.StatusRequestEntityTooLarge, "too_large", "the document must be at most 256 KiB")
 		return
 	}
 	var id, document string
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		var ask struct {
-			Scenario string `json:"scenario"`
-		}
-		if err := json.Unmarshal(body, &ask); err != nil || ask.Scenario == "" {
-			problem(w, http.StatusBadRequest, `must be {"scenario": "id"}`)
+		if id, err = askedFor(body); err != nil {
+			problem(w, http.StatusBadRequest, "bad_request", err.Error())
 			return
 		}
-		id = ask.Scenario
 	} else {
 		document = string(body)
 		if strings.TrimSpace(document) == "" {
-			problem(w, http.StatusBadRequest, "must hold a Scenario document, got nothing")
+			problem(w, http.StatusBadRequest, "bad_request", "must hold a Scenario document, got nothing")
 			return
 		}
 	}
@@ -85,6 +82,24 @@ func (a *API) Create(w http.ResponseWriter, r *http.Request) {
 		out.Warnings = append(out.Warnings, warningJSON{x.Code, x.Text})
 	}
 	writeJSON(w, http.StatusCreated, out)
+}
+
+// askedFor reads {"scenario": "id"}, strictly: a field that is not understood may
+// be a wish that would silently not be met.
+func askedFor(body []byte) (id string, err error) {
+	const form = `must be {"scenario": "id"}`
+	var ask struct {
+		Scenario string `json:"scenario"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&ask); err != nil {
+		return "", errors.New(strings.TrimPrefix(err.Error(), "json: ") + ": " + form)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) || ask.Scenario == "" {
+		return "", errors.New(form)
+	}
+	return ask.Scenario, nil
 }
 
 // Show answers GET /api/v1/experiments/{id}: the run, its log and its course.
@@ -192,52 +207,4 @@ func (a *API) GameDays(w http.ResponseWriter, r *http.Request) {
 		out.Days = append(out.Days, showSchedule(s, now))
 	}
 	writeJSON(w, http.StatusOK, out)
-}
-
-// fail says what went wrong with the status that fits it.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if doc, ok := errors.AsType[*DocumentError](err); ok {
-		problem(w, http.StatusBadRequest, doc.Error())
-		return
-	}
-	for _, known := range []struct {
-		err    error
-		status int
-	}{
-		{ErrNotFound, http.StatusNotFound},
-		{ErrOverlap, http.StatusConflict},
-		{ErrHalted, http.StatusConflict},
-		{ErrFrozen, http.StatusConflict},
-		{ErrFenced, http.StatusConflict},
-		{ErrStep, http.StatusConflict},
-		{ErrSelf, http.StatusForbidden},
-		{ErrScope, http.StatusForbidden},
-	} {
-		if errors.Is(err, known.err) {
-			problem(w, known.status, err.Error())
-			return
-		}
-	}
-	a.desk.cfg.Log.Error("experiments", "path", r.URL.Path, "err", err)
-	problem(w, http.StatusServiceUnavailable, "the ledger cannot be read or written now")
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	// The client went away: nobody is left to tell.
-	_ = json.NewEncoder(w).Encode(v)
-}
-
-// problem answers in the form of RFC 9457.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(struct {
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
-	}{http.StatusText(status), status, detail})
 }

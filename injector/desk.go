@@ -23,11 +23,47 @@ func (e *Engine) PlanHandler() *Planner { return e.planner }
 
 // Runs lists the newest runs, newest first.
 func (e *Desk) Runs(ctx context.Context, limit int) ([]Run, error) {
-	return e.cfg.Ledger.Runs(ctx, limit)
+	runs, err := e.cfg.Ledger.Runs(ctx, limit)
+	for i := 0; i < len(runs) && err == nil; i++ {
+		err = e.count(ctx, &runs[i])
+	}
+	return runs, err
 }
 
 // Run returns one run whole, or ErrNotFound.
-func (e *Desk) Run(ctx context.Context, id string) (Run, error) { return e.cfg.Ledger.Run(ctx, id) }
+func (e *Desk) Run(ctx context.Context, id string) (Run, error) {
+	if !nameable(id) {
+		return Run{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
+	r, err := e.cfg.Ledger.Run(ctx, id)
+	if err == nil {
+		err = e.count(ctx, &r)
+	}
+	return r, err
+}
+
+// count fills the figures of a run under way with those it would end with now;
+// they are written into it only when it ends.
+func (e *Desk) count(ctx context.Context, r *Run) error {
+	if r.State.Ended() || r.InjectAt.IsZero() {
+		return nil
+	}
+	sc, err := e.parse(*r)
+	if err != nil {
+		return nil // its engine ends it, and says why
+	}
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return err
+	}
+	d := drive{Engine: e.Engine, run: *r, sc: sc, now: now}
+	c, err := d.counts(ctx)
+	if err != nil {
+		return fmt.Errorf("count run %s: %w", r.ID, err)
+	}
+	r.Attempts, r.Injected, r.Good, r.Bad, r.BudgetSpentPPM = c.Attempts, c.Injected, c.Good, c.Bad, c.BudgetSpentPPM
+	return nil
+}
 
 // Events returns the log of a run in order.
 func (e *Desk) Events(ctx context.Context, id string) ([]Event, error) {
@@ -161,6 +197,9 @@ func (e *Desk) Abort(ctx context.Context, id, actor string) error {
 }
 
 func (e *Desk) stand(ctx context.Context, id string) (Run, time.Time, error) {
+	if !nameable(id) {
+		return Run{}, time.Time{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
 	now, err := e.cfg.Ledger.Now(ctx)
 	if err != nil {
 		return Run{}, now, err

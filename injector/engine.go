@@ -86,11 +86,13 @@ func (e *Engine) Run(ctx context.Context) error {
 			return e.leave(ctx)
 		case <-ticker.C:
 		}
+		_, errSchedule := e.scheduler.Tick(ctx)
+		// Asked after the scheduler: what it started a moment ago is not before its time.
 		now, err := e.cfg.Ledger.Now(ctx)
 		if err == nil {
-			_, errSchedule := e.scheduler.Tick(ctx)
-			err = errors.Join(errSchedule, e.Tick(ctx, now))
+			err = e.Tick(ctx, now)
 		}
+		err = errors.Join(errSchedule, err)
 		if n%600 == 300 {
 			err = errors.Join(err, e.cfg.Ledger.PruneTallies(ctx, now))
 		}

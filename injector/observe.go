@@ -84,16 +84,20 @@ func (d *drive) observe(ctx context.Context) (Observations, error) {
 			o.Seen[a.ID] = seen
 		}
 	}
-	if !d.run.InjectAt.IsZero() {
-		from, to := d.phase("during")
-		points, err := d.cfg.Ledger.Tallies(ctx, d.run.Service, d.run.ID, from.Add(settle), to.Add(settle))
-		if err != nil {
-			return o, err
-		}
-		n := sum(points, from.Add(settle), to.Add(settle))
-		o.Attempts, o.Injected = n.Attempts, n.Injected
+	var err error
+	o.Attempts, o.Injected, err = d.hits(ctx)
+	return o, err
+}
+
+// hits are the tries that reached the fault, and those that were hit.
+func (d *drive) hits(ctx context.Context) (attempts, injected int64, err error) {
+	if d.run.InjectAt.IsZero() {
+		return 0, 0, nil
 	}
-	return o, nil
+	from, to := d.phase("during")
+	points, err := d.cfg.Ledger.Tallies(ctx, d.run.Service, d.run.ID, from.Add(settle), to.Add(settle))
+	n := sum(points, from.Add(settle), to.Add(settle))
+	return n.Attempts, n.Injected, err
 }
 
 func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion) (Seen, error) {
@@ -148,10 +152,11 @@ func (d *drive) confirmed() bool {
 }
 
 // counts are the figures that stay with the run.
-func (d *drive) counts(ctx context.Context, o Observations) (Counts, error) {
-	c := Counts{Attempts: o.Attempts, Injected: o.Injected}
-	if d.run.InjectAt.IsZero() {
-		return c, nil
+func (d *drive) counts(ctx context.Context) (Counts, error) {
+	var c Counts
+	var err error
+	if c.Attempts, c.Injected, err = d.hits(ctx); err != nil || d.run.InjectAt.IsZero() {
+		return c, err
 	}
 	gateways, err := d.cfg.Ledger.Gateways(ctx)
 	if err != nil {

@@ -255,7 +255,7 @@ func (d *drive) recovering(ctx context.Context) error {
 	if open && elapsed < limit {
 		return nil
 	}
-	return d.finish(ctx, verdict, why, all, o)
+	return d.finish(ctx, verdict, why, all)
 }
 
 func (d *drive) aborting(ctx context.Context) error {
@@ -268,11 +268,11 @@ func (d *drive) aborting(ctx context.Context) error {
 		return err
 	}
 	verdict, why, all := Judge(d.run, d.sc, o)
-	return d.finish(ctx, verdict, why, all, o)
+	return d.finish(ctx, verdict, why, all)
 }
 
-func (d *drive) finish(ctx context.Context, verdict Verdict, why string, all []Assertion, o Observations) error {
-	counts, err := d.counts(ctx, o)
+func (d *drive) finish(ctx context.Context, verdict Verdict, why string, all []Assertion) error {
+	counts, err := d.counts(ctx)
 	if err != nil {
 		return err
 	}

@@ -130,14 +130,14 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wait, errWait = time.ParseDuration(text)
 	}
 	if errEpoch != nil || errRevision != nil || errWait != nil || wait < 0 {
-		problem(w, http.StatusBadRequest, "epoch and revision must be numbers and wait a duration such as 5s")
+		problem(w, http.StatusBadRequest, "bad_request", "epoch and revision must be numbers and wait a duration such as 5s")
 		return
 	}
 	ctx := r.Context()
 	if text := r.Header.Get(plan.ReceiptHeader); text != "" {
 		var receipt plan.Receipt
 		if err := json.Unmarshal([]byte(text), &receipt); err != nil || receipt.Gateway == "" {
-			problem(w, http.StatusBadRequest, plan.ReceiptHeader+" must be one line of JSON that names its gateway")
+			problem(w, http.StatusBadRequest, "bad_request", plan.ReceiptHeader+" must be one line of JSON that names its gateway")
 			return
 		}
 		if err := p.save(ctx, receipt); err != nil {
@@ -191,7 +191,7 @@ func (p *Planner) await(ctx context.Context, epoch, revision int64, wait time.Du
 func (p *Planner) away(w http.ResponseWriter, err error) {
 	p.cfg.Log.Warn("plan not served", "err", err)
 	w.Header().Set("Retry-After", "1")
-	problem(w, http.StatusServiceUnavailable, "the ledger cannot be read")
+	problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read")
 }
 
 func number(text string) (int64, error) {

@@ -149,8 +149,11 @@ func (s *Store) Events(ctx context.Context, run string) ([]injector.Event, error
 	return pgx.CollectRows(rows, pgx.RowToStructByName[injector.Event])
 }
 
+// A control that read the clock a moment before another wrote must not make the
+// log of a run go back in time.
 const addEventSQL = `
-insert into run_event (run, at, kind, text, actor) values (@run, @at, @kind, @text, @actor)`
+insert into run_event (run, at, kind, text, actor)
+select @run, greatest(@at::timestamptz, (select e.at from run_event e where e.run = @run order by e.id desc limit 1)), @kind, @text, @actor`
 
 // Note adds one line to the log of a run.
 func (s *Store) Note(ctx context.Context, e injector.Event) error {

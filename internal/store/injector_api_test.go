@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,10 +46,18 @@ func TestAPI(t *testing.T) {
 		{"nothing yet", "GET", "/api/v1/experiments", "", "", 200, `"experiments":[]`},
 		{"a bad document is told at its place", "POST", "/api/v1/experiments", "application/yaml", strings.Replace(slowPoints, `"30%"`, "0.3", 1), 400, "sample.percent: must be a share"},
 		{"an unknown scenario", "POST", "/api/v1/experiments", "application/json", `{"scenario":"nobody"}`, 404, "not found"},
+		{"a field nobody knows", "POST", "/api/v1/experiments", "application/json", `{"scenario":"slow-points","percent":5}`, 400, `unknown field \"percent\"`},
+		{"two values", "POST", "/api/v1/experiments", "application/json", `{"scenario":"slow-points"}{}`, 400, "must be"},
+		{"a problem has one form", "POST", "/api/v1/experiments", "application/json", `{}`, 400,
+			`{"type":"about:blank","title":"Bad Request","status":400,"code":"bad_request","detail":`},
 		{"by id", "POST", "/api/v1/experiments", "application/json", `{"scenario":"slow-points"}`, 201, `"state":"scheduled"`},
 		{"held", "POST", "/api/v1/experiments", "application/json", `{"scenario":"slow-points"}`, 409, "holds the target"},
 		{"listed", "GET", "/api/v1/experiments", "", "", 200, `"scenario":"slow-points"`},
-		{"unknown run", "GET", "/api/v1/experiments/r-0", "", "", 404, "problem"},
+		{"unknown run", "GET", "/api/v1/experiments/r-0", "", "", 404, `"code":"not_found"`},
+		{"no id at all", "GET", "/api/v1/experiments/%00", "", "", 404, `"code":"not_found"`},
+		{"broken text", "GET", "/api/v1/experiments/r-%ff", "", "", 404, `"code":"not_found"`},
+		{"nothing to abort", "POST", "/api/v1/experiments/r-%00/abort", "", "", 404, `"code":"not_found"`},
+		{"nothing to approve", "POST", "/api/v1/experiments/r-%0a/approve", "", "", 404, `"code":"not_found"`},
 		{"halt", "POST", "/api/v1/halt", "", "", 200, `"stopped":1`},
 		{"again", "POST", "/api/v1/halt", "", "", 200, `"stopped":0`},
 		{"nothing starts", "POST", "/api/v1/experiments", "application/yaml", slowPoints, 409, "halted"},
@@ -106,5 +115,52 @@ func TestProdWaitsForSomebodyElse(t *testing.T) {
 	d.tick(e)
 	if got := d.run(late.ID); got.State != injector.Expired {
 		t.Errorf("it is %s after a week, want expired", got.State)
+	}
+}
+
+func TestFiguresOfARunUnderWay(t *testing.T) {
+	d := newDrill(t)
+	e, g := d.engine(nil), newGateway("gw")
+	d.poll(e, g)
+	id := d.start(e, slowPoints).ID
+	d.until(e, id, injector.Injecting, g)
+	g.badPer = 2
+	for range 4 {
+		d.pass(time.Second)
+		g.serve()
+		d.poll(e, g)
+	}
+	running, err := e.Desk().Run(t.Context(), id)
+	d.must(err)
+	// The first second after the edge of a phase still belongs to the one before.
+	if running.Attempts != 3*g.perPoll || running.Injected != running.Attempts*3/10 || running.Good == 0 {
+		t.Errorf("while it runs %d of %d tries were hit, %d good", running.Injected, running.Attempts, running.Good)
+	}
+	list, err := e.Desk().Runs(t.Context(), 1)
+	d.must(err)
+	if l := list[0]; l.Attempts != running.Attempts || l.Injected != running.Injected || l.Good != running.Good || l.Bad != running.Bad {
+		t.Errorf("the list says %d of %d, the run %d of %d", l.Injected, l.Attempts, running.Injected, running.Attempts)
+	}
+	rec := ask(mux(e), "GET", "/api/v1/experiments/"+id, "", "")
+	if want := fmt.Sprintf(`"attempts":%d,"injected":%d`, running.Attempts, running.Injected); !strings.Contains(rec.Body.String(), want) {
+		t.Errorf("%s lacks %s", rec.Body, want)
+	}
+	ended := d.until(e, id, injector.Completed, g)
+	if shown, err := e.Desk().Run(t.Context(), id); err != nil || shown.Attempts != ended.Attempts || ended.Attempts <= running.Attempts {
+		t.Errorf("%d tries at the end after %d under way, shown as %d, %v", ended.Attempts, running.Attempts, shown.Attempts, err)
+	}
+}
+
+func TestTheLogOfARunNeverGoesBack(t *testing.T) {
+	d := newDrill(t)
+	e := d.engine(nil)
+	id := d.start(e, slowPoints).ID
+	early, _ := d.Now(t.Context())
+	// Another control, whose look at the clock is older, writes last.
+	d.must(d.Note(t.Context(), injector.Event{At: early.Add(-3 * time.Second), Run: id, Kind: "state", Text: "arming", Actor: "engine"}))
+	events, err := e.Desk().Events(t.Context(), id)
+	d.must(err)
+	if len(events) != 2 || events[1].Text != "arming" || events[1].At.Before(events[0].At) {
+		t.Errorf("the log reads %v", events)
 	}
 }

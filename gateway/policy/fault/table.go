@@ -31,9 +31,11 @@ type Lease struct {
 
 // State is what the table says of a fault.
 type State struct {
-	Run, Fault, Hash string
-	PPM              int64
-	Reason           string // why it was refused; "" where it is armed
+	Run    string `json:"run"`
+	Fault  string `json:"fault"`
+	Hash   string `json:"hash"`
+	PPM    int64  `json:"ppm"`
+	Reason string `json:"reason,omitempty"` // why it was refused; "" where it is armed
 }
 
 // Tally counts, since the process started, what one run did to one service.
