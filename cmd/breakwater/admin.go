@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -20,10 +24,16 @@ import (
 
 // withDB runs a verb that works on the database itself: the DSN given, or the
 // private cluster, which is shared with a serve that runs and stopped if not.
-func withDB(ctx context.Context, set settings, do func(*pgxpool.Pool) error) error {
+// Only a verb that may make the cluster does: to look must leave nothing behind.
+func withDB(ctx context.Context, set settings, mayMake bool, do func(*pgxpool.Pool) error) error {
 	dsn := set.db
 	if dsn == "auto" {
-		pg, err := pglocal.Start(ctx, pglocal.Config{Dir: filepath.Join(set.stateDir, "pg")})
+		dir := filepath.Join(set.stateDir, "pg")
+		if !mayMake && !clusterAt(dir) {
+			return exit(exitUnknown, fmt.Errorf("no breakwater database in %s (the demo keeps its own in %s)",
+				set.stateDir, filepath.Join(set.stateDir, "demo")))
+		}
+		pg, err := pglocal.Start(ctx, pglocal.Config{Dir: dir})
 		if err != nil {
 			return exit(exitInternal, err)
 		}
@@ -35,7 +45,46 @@ func withDB(ctx context.Context, set settings, do func(*pgxpool.Pool) error) err
 		return exit(exitUsage, fmt.Errorf("--db: %w", err))
 	}
 	defer db.Close()
-	return fail(do(db))
+	err = do(db)
+	if _, known := errors.AsType[*exitError](err); known || err == nil {
+		return err
+	}
+	if _, away := errors.AsType[*pgconn.ConnectError](err); away {
+		return exit(exitUnknown, fmt.Errorf("the database cannot be reached: %w", err))
+	}
+	if noSchema(err) {
+		return exit(exitUnknown, fmt.Errorf("the database is not migrated (breakwater migrate does that): %w", err))
+	}
+	return exit(exitInternal, err)
+}
+
+// clusterAt reports whether a private cluster was made for dir. Root's may be in
+// one of two other places, where PostgreSQL's own user can reach it.
+func clusterAt(dir string) bool {
+	places := clusterPlaces(dir)
+	if os.Geteuid() != 0 {
+		places = places[:1]
+	}
+	return slices.ContainsFunc(places, func(place string) bool {
+		_, err := os.Lstat(filepath.Join(place, "data"))
+		return err == nil
+	})
+}
+
+// clusterPlaces are the places that pglocal may choose for dir, dir itself first.
+func clusterPlaces(dir string) []string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	sum := sha256.Sum256([]byte(dir))
+	name := fmt.Sprintf("pg-%x", sum[:4])
+	return []string{dir, filepath.Join(os.TempDir(), "breakwater-"+name), filepath.Join("/var/lib/breakwater", name)}
+}
+
+// noSchema reports whether err says that a table is not there (undefined_table).
+func noSchema(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "42P01"
 }
 
 func newMigrate(io streams) *cobra.Command {
@@ -44,7 +93,7 @@ func newMigrate(io streams) *cobra.Command {
 		Use: "migrate", Short: "bring the database's schema up to this binary",
 		Example: "  breakwater migrate --db \"$DATABASE_URL\"", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDB(cmd.Context(), set, func(db *pgxpool.Pool) error {
+			return withDB(cmd.Context(), set, true, func(db *pgxpool.Pool) error {
 				if err := migrations.Up(cmd.Context(), db); err != nil {
 					return err
 				}
@@ -71,17 +120,31 @@ func tokenCreate(io streams) *cobra.Command {
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "make a token and print its secret, this once",
+		Long: "Makes a token, and the database too where there is none yet: the first token comes\n" +
+			"before the first start. Exit code 1: the name was used before.",
 		Example: "  breakwater token create ci --role pipeline --service order --expires 2160h", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDB(cmd.Context(), set, func(db *pgxpool.Pool) error {
-				now := time.Now().UTC()
-				t := auth.Token{Name: args[0], Role: auth.Role(role), Services: services, CreatedBy: localActor(), CreatedAt: now}
-				if expires > 0 {
-					t.ExpiresAt = now.Add(expires)
-				}
+			now := time.Now().UTC()
+			t := auth.Token{Name: args[0], Role: auth.Role(role), Services: services, CreatedBy: localActor(), CreatedAt: now}
+			if expires != 0 {
+				t.ExpiresAt = now.Add(expires)
+			}
+			if _, err := auth.Issue(cmd.Context(), rules{}, t); err != nil {
+				return exit(exitUsage, err)
+			}
+			return withDB(cmd.Context(), set, true, func(db *pgxpool.Pool) error {
 				secret, err := auth.Issue(cmd.Context(), store.New(db), t)
-				if err != nil {
+				if noSchema(err) {
+					if err := migrations.Up(cmd.Context(), db); err != nil {
+						return err
+					}
+					secret, err = auth.Issue(cmd.Context(), store.New(db), t)
+				}
+				if errors.Is(err, auth.ErrTaken) {
 					return exit(exitNo, err)
+				}
+				if err != nil {
+					return err
 				}
 				_, err = fmt.Fprintln(io.out, secret)
 				return err
@@ -96,12 +159,19 @@ func tokenCreate(io streams) *cobra.Command {
 	return cmd
 }
 
+// rules is a store that keeps nothing: what auth.Issue refuses over it was typed
+// wrong, which is found before any database is opened or made.
+type rules struct{ auth.Store }
+
+func (rules) Audit(context.Context, auth.Entry) error            { return nil }
+func (rules) AddToken(context.Context, auth.Token) (bool, error) { return true, nil }
+
 func tokenLs(io streams) *cobra.Command {
 	var set settings
 	cmd := &cobra.Command{
 		Use: "ls", Short: "list tokens, without secrets", Example: "  breakwater token ls", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDB(cmd.Context(), set, func(db *pgxpool.Pool) error {
+			return withDB(cmd.Context(), set, false, func(db *pgxpool.Pool) error {
 				tokens, err := store.New(db).Tokens(cmd.Context())
 				if err != nil {
 					return err
@@ -129,10 +199,10 @@ func tokenRevoke(io streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "revoke NAME", Short: "end a token", Example: "  breakwater token revoke ci", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDB(cmd.Context(), set, func(db *pgxpool.Pool) error {
+			return withDB(cmd.Context(), set, false, func(db *pgxpool.Pool) error {
 				err := auth.Revoke(cmd.Context(), store.New(db), localActor(), args[0], time.Now().UTC())
 				if errors.Is(err, auth.ErrNoToken) {
-					return exit(exitNo, err)
+					return exit(exitUnknown, err)
 				}
 				if err != nil {
 					return err
@@ -152,10 +222,11 @@ func newAudit(io streams) *cobra.Command {
 	var set settings
 	verify := &cobra.Command{
 		Use: "verify", Short: "walk the audit's hash chain from its first row",
-		Long:    "Exit code 0: the chain holds, 1: a row was altered or is missing.",
+		Long: "Exit code 0: the chain holds, 1: a row was altered or is missing,\n" +
+			"4: there is no database to look at.",
 		Example: "  breakwater audit verify", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDB(cmd.Context(), set, func(db *pgxpool.Pool) error {
+			return withDB(cmd.Context(), set, false, func(db *pgxpool.Pool) error {
 				done, err := auth.Verify(cmd.Context(), store.New(db))
 				if _, broken := errors.AsType[*auth.BrokenError](err); broken {
 					return exit(exitNo, err)

@@ -15,6 +15,8 @@ import (
 
 	"breakwater/gateway"
 	"breakwater/gateway/source"
+	"breakwater/internal/auth"
+	"breakwater/internal/pgtest"
 )
 
 // ran is what a verb left behind.
@@ -299,5 +301,60 @@ func TestDocumentsWithoutARouteNeverServe(t *testing.T) {
 			}
 			back()
 		})
+	}
+}
+
+func TestVerbsThatLookMakeNoDatabase(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	for _, line := range []string{"token ls", "token revoke ci", "audit verify"} {
+		r := verb(t, "", append(strings.Fields(line), "--db", "auto", "--state-dir", state)...)
+		r.want(t, exitUnknown, "no breakwater database in "+state+" (the demo keeps its own in "+filepath.Join(state, "demo")+")")
+	}
+	for _, line := range []string{"token create bob --role foo", "token create Bob", "token create bob --expires=-1h"} {
+		verb(t, "", append(strings.Fields(line), "--db", "auto", "--state-dir", state)...).want(t, exitUsage)
+	}
+	for _, place := range append(clusterPlaces(filepath.Join(state, "pg")), state) {
+		if _, err := os.Lstat(place); err == nil {
+			t.Errorf("%s was made", place)
+		}
+	}
+	verb(t, "", "token", "ls", "--db", "postgres://127.0.0.1:1/x").want(t, exitUnknown, "the database cannot be reached")
+	verb(t, "", "token", "ls", "--db", "port=x").want(t, exitUsage, "--db")
+}
+
+func TestTokenOnADatabaseWithoutASchema(t *testing.T) {
+	db := []string{"--db", pgtest.Empty(t)}
+	for _, line := range []string{"token ls", "token revoke ci", "audit verify"} {
+		verb(t, "", append(strings.Fields(line), db...)...).want(t, exitUnknown, "the database is not migrated")
+	}
+	r := verb(t, "", append([]string{"token", "create", "ci", "--role", "pipeline"}, db...)...)
+	r.want(t, exitOK)
+	if !strings.HasPrefix(r.out, auth.Prefix) {
+		t.Errorf("stdout %q is no secret", r.out)
+	}
+	verb(t, "", append([]string{"token", "create", "ci"}, db...)...).want(t, exitNo, "taken")
+	verb(t, "", append([]string{"token", "revoke", "cd"}, db...)...).want(t, exitUnknown, "no live token")
+	if r := verb(t, "", append([]string{"token", "ls"}, db...)...); !strings.Contains(r.out, "pipeline") {
+		t.Errorf("token ls does not list the token: %+v", r)
+	}
+	verb(t, "", append([]string{"audit", "verify"}, db...)...).want(t, exitOK)
+}
+
+// TestFirstTokenMakesThePrivateDatabase holds clusterPlaces against where pglocal
+// really puts a cluster, as root too.
+func TestFirstTokenMakesThePrivateDatabase(t *testing.T) {
+	pgtest.Cluster(t) // skips where PostgreSQL is not installed
+	state := t.TempDir()
+	t.Cleanup(func() {
+		for _, place := range clusterPlaces(filepath.Join(state, "pg")) {
+			_ = os.RemoveAll(place)
+		}
+	})
+	private := []string{"--db", "auto", "--state-dir", state}
+	verb(t, "", append([]string{"token", "create", "ci"}, private...)...).want(t, exitOK)
+	r := verb(t, "", append([]string{"token", "ls"}, private...)...)
+	r.want(t, exitOK)
+	if !strings.Contains(r.out, "ci") {
+		t.Errorf("token ls does not list the first token: %q", r.out)
 	}
 }
