@@ -76,7 +76,12 @@ func (e *Desk) Schedules(ctx context.Context) ([]Schedule, error) {
 }
 
 // Halted says since when everything is halted; zero: nothing is.
-func (e *Desk) Halted(ctx context.Context) (Halt, error) { return e.cfg.Ledger.Halt(ctx) }
+func (e *Desk) Halted(ctx context.Context) (Halt, error) {
+	if s, ok := e.planner.stops.of(everything); ok {
+		return Halt{s.at, s.actor}, nil
+	}
+	return e.cfg.Ledger.Halt(ctx)
+}
 
 // Start plans a run of a scenario for now. A document wins over an id.
 func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []scenario.Warning, error) {
@@ -114,6 +119,9 @@ func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []sc
 		if w.Refuse {
 			return Run{}, warnings, &DocumentError{errors.New(w.Code + ": " + w.Text)}
 		}
+	}
+	if _, ok := e.planner.stops.of(everything); ok {
+		return Run{}, warnings, ErrHalted
 	}
 	if no := grant(e.cfg.Budgets, sc.Target.Service, 0); no.Reason != "" {
 		return Run{}, warnings, fmt.Errorf("%s: %w", no.Text, ErrFrozen)
@@ -169,6 +177,13 @@ func (e *Desk) Approve(ctx context.Context, id, actor string) error {
 // Abort stops one run. It wins over whatever its engine does at the same time,
 // and doing it again changes nothing.
 func (e *Desk) Abort(ctx context.Context, id, actor string) error {
+	if !nameable(id) || id == everything {
+		return fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
+	return e.stopping(ctx, id, actor, func(ctx context.Context) error { return e.abort(ctx, id, actor) })
+}
+
+func (e *Desk) abort(ctx context.Context, id, actor string) error {
 	for range 10 {
 		r, now, err := e.stand(ctx, id)
 		if err != nil || r.State.Ended() || r.State == Aborting {
@@ -215,16 +230,19 @@ func (e *Desk) HaltAll(ctx context.Context, actor string) error {
 }
 
 // halt returns how many runs it stopped; again, it stops none.
-func (e *Desk) halt(ctx context.Context, actor string) (int, error) {
-	now, err := e.cfg.Ledger.Now(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := e.cfg.Audit(ctx, actor, "experiments.halt", "all", "every run stops, none starts"); err != nil {
-		return 0, err
-	}
-	n, err := e.cfg.Ledger.StopAll(ctx, now, actor, string(ByHalt), true)
-	e.planner.wake()
+func (e *Desk) halt(ctx context.Context, actor string) (n int, err error) {
+	err = e.stopping(ctx, everything, actor, func(ctx context.Context) error {
+		now, err := e.cfg.Ledger.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if err := e.cfg.Audit(ctx, actor, "experiments.halt", "all", "every run stops, none starts"); err != nil {
+			return err
+		}
+		n, err = e.cfg.Ledger.StopAll(ctx, now, actor, string(ByHalt), true)
+		e.planner.wake()
+		return err
+	})
 	return n, err
 }
 
@@ -237,7 +255,11 @@ func (e *Desk) Resume(ctx context.Context, actor string) error {
 	if err := e.cfg.Audit(ctx, actor, "experiments.resume", "all", "runs may start again"); err != nil {
 		return err
 	}
-	return e.cfg.Ledger.Resume(ctx, now, actor)
+	err = e.cfg.Ledger.Resume(ctx, now, actor)
+	if err == nil {
+		e.planner.stops.done(everything)
+	}
+	return err
 }
 
 // Import makes the documents of set the only ones. Those that went away take

@@ -86,7 +86,10 @@ func (e *Engine) Run(ctx context.Context) error {
 			return e.leave(ctx)
 		case <-ticker.C:
 		}
-		_, errSchedule := e.scheduler.Tick(ctx)
+		errSchedule := e.writeStops(ctx) // before anything starts
+		if errSchedule == nil {
+			_, errSchedule = e.scheduler.Tick(ctx)
+		}
 		// Asked after the scheduler: what it started a moment ago is not before its time.
 		now, err := e.cfg.Ledger.Now(ctx)
 		if err == nil {
@@ -120,6 +123,9 @@ func (e *Engine) leave(ctx context.Context) error {
 
 // Tick drives every run this control owns or can claim, one step each.
 func (e *Engine) Tick(ctx context.Context, now time.Time) error {
+	if err := e.writeStops(ctx); err != nil {
+		return fmt.Errorf("write stops: %w", err)
+	}
 	held, err := e.cfg.Ledger.Hold(ctx, e.cfg.Owner, now)
 	if err != nil {
 		return fmt.Errorf("hold runs: %w", err)

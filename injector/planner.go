@@ -22,6 +22,8 @@ type Planner struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at a hint
+
+	stops stops
 }
 
 func newPlanner(cfg Config, parse func(Run) (scenario.Scenario, error)) *Planner {
@@ -83,6 +85,7 @@ func (p *Planner) compute(ctx context.Context, now time.Time, waited time.Durati
 	var live []Run
 	at, err := p.cfg.Ledger.NumberPlan(ctx, now, func(runs []Run) string {
 		var hash string
+		runs = p.stops.alive(runs)
 		out, hash = Compose(runs, measures, p.parse)
 		live = runs
 		return hash
@@ -119,7 +122,8 @@ func (p *Planner) current(ctx context.Context, now time.Time) (Stamped, error) {
 // epoch and revision asked with, else when it changes or the wait is over.
 //
 // With the ledger away there is no answer: a plan from memory would renew the
-// leases of faults that nobody watches any more.
+// leases of faults that nobody watches any more. But where somebody asked to stop
+// meanwhile there is one that needs no ledger: no faults.
 func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	epoch, errEpoch := number(q.Get("epoch"))
@@ -140,12 +144,18 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			problem(w, http.StatusBadRequest, "bad_request", plan.ReceiptHeader+" must be one line of JSON that names its gateway")
 			return
 		}
-		if err := p.save(ctx, receipt); err != nil {
+		if err := p.save(ctx, receipt); p.stops.any() && err != nil {
+			writeJSON(w, http.StatusOK, nothing(epoch, revision))
+			return
+		} else if err != nil {
 			p.away(w, err)
 			return
 		}
 	}
 	out, err := p.await(ctx, epoch, revision, min(wait, maxWait))
+	if err != nil && p.stops.any() {
+		out, err = nothing(epoch, revision), nil
+	}
 	if err != nil {
 		p.away(w, err)
 		return
@@ -154,6 +164,8 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Planner) save(ctx context.Context, r plan.Receipt) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
 	now, err := p.cfg.Ledger.Now(ctx)
 	if err != nil {
 		return err
@@ -169,11 +181,7 @@ func (p *Planner) await(ctx context.Context, epoch, revision int64, wait time.Du
 	defer look.Stop()
 	for last := false; ; {
 		hint := p.hint() // before the look, or a change between the two is missed
-		now, err := p.cfg.Ledger.Now(ctx)
-		if err != nil {
-			return plan.Plan{}, err
-		}
-		out, _, err := p.compute(ctx, now, time.Since(began))
+		out, err := p.see(ctx, began)
 		if err != nil || last || wait == 0 || out.Epoch != epoch || out.Revision != revision {
 			return out, err
 		}
@@ -186,6 +194,18 @@ func (p *Planner) await(ctx context.Context, epoch, revision int64, wait time.Du
 		case <-look.C:
 		}
 	}
+}
+
+// see is one look at the ledger for a poll that began then.
+func (p *Planner) see(ctx context.Context, began time.Time) (plan.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	now, err := p.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	out, _, err := p.compute(ctx, now, time.Since(began))
+	return out, err
 }
 
 func (p *Planner) away(w http.ResponseWriter, err error) {

@@ -35,6 +35,10 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	a.desk.cfg.Log.Error("experiments", "path", r.URL.Path, "err", err)
+	if errors.Is(err, ErrUnwritten) {
+		problem(w, http.StatusServiceUnavailable, "stop_unwritten", howFaultsEnd)
+		return
+	}
 	problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
 }
 
