@@ -163,13 +163,12 @@ func (d *demoRun) valid(t *testing.T, id string) int64 {
 	return d.objectives().valid(t, id)
 }
 
-func (d *demoRun) status(path string) int {
-	res, err := http.Get(d.url + path)
-	if err != nil {
-		return 0
+func (d *demoRun) evaluated() time.Time {
+	var list struct {
+		At time.Time `json:"evaluated_at"`
 	}
-	_ = res.Body.Close()
-	return res.StatusCode
+	d.get("/api/v1/slos", &list)
+	return list.At
 }
 
 // killPostmaster is kill -9 of the demo's PostgreSQL: the parent of what works
@@ -318,8 +317,11 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	})
 	// The private database is killed: it is started again, and everything goes on.
 	killPostmaster(t, dir)
-	again.await("the database is missed", 30*time.Second, func() bool { return again.status("/readyz") != http.StatusOK })
-	again.await("the database is back", 60*time.Second, func() bool { return again.status("/readyz") == http.StatusOK })
+	again.await("the database is missed", 30*time.Second, func() bool {
+		return strings.Contains(again.out.String(), "the private database ended")
+	})
+	missed := time.Now()
+	again.await("budgets are weighed again", 60*time.Second, func() bool { return again.evaluated().After(missed) })
 	again.stop()
 	if left := processesWith(dir); left != "" {
 		t.Errorf("processes are left after the second stop:\n%s", left)

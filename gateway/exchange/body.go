@@ -107,13 +107,15 @@ func (b *Body) Rewind() error {
 	return nil
 }
 
-// Replayable reports whether the body can certainly be sent a second time. It may
-// be asked while another goroutine reads the body.
+// Replayable reports whether the body can be sent again as things stand: all that
+// was read is kept. Of a body whose length nobody knows the rest may still come, and
+// goes out behind what was kept; one known to be longer than may be kept is not
+// begun anew. It may be asked while another goroutine reads the body.
 func (b *Body) Replayable() bool {
 	if b.Empty() {
 		return true
 	}
-	return !b.is(bodyLost) && (b.is(bodyEOF) || b.Length >= 0 && b.Length <= int64(b.max))
+	return !b.is(bodyLost) && (b.is(bodyEOF) || b.Length < 0 || b.Length <= int64(b.max))
 }
 
 // Interrupt makes a Read of the source that waits, and every one to come, fail
