@@ -33,7 +33,7 @@ func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.cfg.Log.Error("run cannot be aborted", "run", id, "err", err)
 		s.fail(w, s.look(r), http.StatusServiceUnavailable, troubleView{Title: "Run " + id + " was not stopped here", Code: "curl -X POST http://127.0.0.1:15000/faults/halt",
-			Text: "Control could not write the stop. Its faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
+			Text: "Control could not write the stop and will when the database is back. It gives no gateway any fault from now on, and faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
 	default:
 		s.Changed(topicDrills)
 		http.Redirect(w, r, runHref(id)+"?said=aborted", http.StatusSeeOther)
@@ -45,11 +45,27 @@ func (s *Server) halt(w http.ResponseWriter, r *http.Request) {
 	if err := s.cfg.Drills.HaltAll(r.Context(), s.cfg.Actor(r)); err != nil {
 		s.cfg.Log.Error("experiments cannot be halted", "err", err)
 		s.fail(w, s.look(r), http.StatusServiceUnavailable, troubleView{Title: "Experiments were not stopped here", Code: "curl -X POST http://127.0.0.1:15000/faults/halt",
-			Text: "Control could not write the stop. Faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
+			Text: "Control could not write the stop and will when the database is back. It gives no gateway any fault from now on, and faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
 		return
 	}
 	s.Changed(topicDrills)
 	http.Redirect(w, r, "/runs?said=halted", http.StatusSeeOther)
+}
+
+// lift lets experiments start again. Lifting what is not halted is no mistake.
+func (s *Server) lift(w http.ResponseWriter, r *http.Request) {
+	if !s.cfg.MayLift(r) {
+		s.fail(w, s.look(r), http.StatusForbidden, troubleView{Title: "The halt was not lifted", Code: "breakwater halt --lift",
+			Text: "Anybody may stop experiments; letting them start again is for operators. With an operator's token:"})
+		return
+	}
+	if err := s.cfg.Drills.Resume(r.Context(), s.cfg.Actor(r)); err != nil {
+		s.cfg.Log.Error("the halt cannot be lifted", "err", err)
+		s.trouble(w, s.look(r), http.StatusServiceUnavailable, "The halt was not lifted", "Control could not write it. Everything stays halted; try again when the database is back.")
+		return
+	}
+	s.Changed(topicDrills)
+	http.Redirect(w, r, "/runs?said=lifted", http.StatusSeeOther)
 }
 
 // menu is the page behind "More" on a phone: plain links.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net/http"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ type house struct {
 	schedules []injector.Schedule
 	series    []injector.Point
 	stopped   []string
+	halt      injector.Halt
+	mayLift   bool
 	broken    error // of every read and write that needs the database
 }
 
@@ -82,13 +85,20 @@ func (h *house) HaltAll(_ context.Context, actor string) error {
 	h.stopped = append(h.stopped, "all by "+actor)
 	return h.broken
 }
+func (h *house) Halted(context.Context) (injector.Halt, error) { return h.halt, h.broken }
+func (h *house) Resume(_ context.Context, actor string) error {
+	if h.broken == nil {
+		h.stopped, h.halt = append(h.stopped, "lifted by "+actor), injector.Halt{}
+	}
+	return h.broken
+}
 func (h *house) Decide(_ context.Context, service string) (gate.Decision, error) {
 	return gate.Decide(gate.Request{Service: service, Kind: gate.Feature}, h.statuses, gate.DefaultPolicy(), h.now), nil
 }
 
 func (h *house) server(t testing.TB) *Server {
 	t.Helper()
-	s, err := New(Config{Ledger: h, Drills: h, Gate: h, Env: "production", Now: func() time.Time { return h.now },
+	s, err := New(Config{Ledger: h, Drills: h, Gate: h, Env: "production", Now: func() time.Time { return h.now }, MayLift: func(*http.Request) bool { return h.mayLift },
 		Heartbeat: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -258,6 +268,14 @@ func past(now time.Time, id, title, service string, minutes int, verdict injecto
 		Receipts: []injector.Receipt{{Gateway: "gw-1", Fault: id + "/error", ArmedAt: at, RemovedAt: at.Add(15 * time.Minute)}, {Gateway: "gw-2", Fault: id + "/error", ArmedAt: at, RemovedAt: at.Add(15 * time.Minute), ByLease: true}}}
 }
 
+// halted is the shop after Stop all, seen by an operator.
+func halted(now time.Time) *house {
+	h := shop(now)
+	h.halt, h.mayLift = injector.Halt{At: now.Add(-12 * time.Minute), Actor: "anna"}, true
+	h.list[0].State, h.list[0].Reason = injector.Aborting, "halt"
+	return h
+}
+
 // many is a house of n services.
 func many(now time.Time, n int) *house {
 	h := shop(now)
@@ -280,6 +298,7 @@ func hostile(now time.Time) *house {
 	r.Title, r.Scenario, r.GameDay, r.Actor, r.Why, r.Reason, r.Text, r.Service = evil, evil, evil, evil, evil, evil, evil, evil
 	r.Receipts[0].Gateway, r.Assertions[0].Text, r.Assertions[0].Seen = evil, evil, evil
 	h.events[0].Text, h.events[0].Actor = evil, evil
+	h.halt = injector.Halt{At: now.Add(-50 * time.Hour), Actor: evil}
 	h.schedules[0].Title, h.schedules[0].Cron, h.schedules[0].Zone = evil, evil, evil
 	h.recent[0].Route, h.recent[0].Caller, h.recent[0].RequestID, h.recent[0].Experiment = evil, evil, evil, evil
 	return h

@@ -53,6 +53,9 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 			links[i].Here = here(v.r.URL.Path, links[i].Href)
 		}
 	}
+	if !v.halt.At.IsZero() {
+		p.Notices = append(p.Notices, v.halted(s.cfg.MayLift(v.r)))
+	}
 	p.Notices = append(p.Notices, v.notices(frozen, running)...)
 }
 
@@ -68,6 +71,22 @@ func here(path, href string) bool {
 		return path == "/" || strings.HasPrefix(path, "/services/")
 	}
 	return path == href || strings.HasPrefix(path, href+"/")
+}
+
+// halted stands on every page until somebody lifts the halt: otherwise nobody would
+// know why nothing starts any more.
+func (v view) halted(mayLift bool) Notice {
+	since := v.halt.At.In(v.zone).Format("15:04")
+	if !sameDay(v.halt.At.In(v.zone), v.now.In(v.zone)) {
+		since = v.day(v.halt.At).Text
+	}
+	n := Notice{Class: "emergency", Icon: "s-emergency", Lead: "Everything is halted since " + since + " by " + v.halt.Actor + ";", Text: "nothing starts until it is lifted."}
+	if mayLift {
+		n.Post = &Link{Name: "Lift the halt", Href: "/halt/lift"}
+	} else {
+		n.Text += " An operator can lift it."
+	}
+	return n
 }
 
 func (v view) notices(frozen int, running []injector.Run) []Notice {

@@ -76,6 +76,7 @@ type Link struct {
 type Notice struct {
 	Class, Icon, Lead, Text string
 	Link                    *Link
+	Post                    *Link // a form with one button
 }
 
 // view is what every handler reads first, once, so that header, notices and
@@ -86,6 +87,7 @@ type view struct {
 	services []service
 	runs     []injector.Run // newest first
 	runsErr  error
+	halt     injector.Halt
 	// away says what holds while the database is out of reach; "" while it is not.
 	away, awaySince string
 }
@@ -116,6 +118,10 @@ func (s *Server) look(r *http.Request) view {
 	v.runs, v.runsErr = s.cfg.Drills.Runs(r.Context(), 200)
 	if v.runsErr != nil {
 		s.cfg.Log.Warn("runs cannot be read", "err", v.runsErr)
+	}
+	var err error
+	if v.halt, err = s.cfg.Drills.Halted(r.Context()); err != nil {
+		s.cfg.Log.Warn("the halt cannot be read", "err", err)
 	}
 	for i := range v.runs {
 		if j, ok := at[v.runs[i].Service]; ok && v.runs[i].State.Active() && v.services[j].Run == nil {

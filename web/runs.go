@@ -76,6 +76,9 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("said") == "halted" {
 		o.Said = "All experiments were told to stop. A fault is gone when its gateway gives a receipt, or at the latest when its lease ends, 15 s after its last renewal."
 	}
+	if r.URL.Query().Get("said") == "lifted" && v.halt.At.IsZero() {
+		o.Said = "The halt is lifted: experiments may start again. What was stopped stays stopped."
+	}
 	s.show(w, v, http.StatusOK, "runs", Page{Title: "Runs", Crumbs: []Link{{Name: "Runs"}}}, o)
 }
 

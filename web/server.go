@@ -36,6 +36,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Actor == nil {
 		cfg.Actor = func(*http.Request) string { return "web" }
 	}
+	if cfg.MayLift == nil {
+		cfg.MayLift = func(*http.Request) bool { return false }
+	}
 	if cfg.Heartbeat == 0 {
 		cfg.Heartbeat = 15 * time.Second
 	}
@@ -70,6 +73,7 @@ func (s *Server) Handler() http.Handler {
 		r.Get("/menu", s.menu)
 		r.Post("/runs/{id}/abort", s.abort)
 		r.Post("/halt", s.halt)
+		r.Post("/halt/lift", s.lift)
 		r.NotFound(s.notFound)
 	})
 	r.Method(http.MethodGet, "/static/*", s.assets)

@@ -124,6 +124,45 @@ func TestStopping(t *testing.T) {
 	}
 }
 
+func TestAHaltStandsOnEveryPageUntilItIsLifted(t *testing.T) {
+	house := halted(noon)
+	h := house.server(t).Handler()
+	const says, button = "Everything is halted since 14:15 by anna;</b> nothing starts until it is lifted.", `<form method="post" action="/halt/lift"><button`
+	for name, path := range everyPage {
+		if _, _, body := get(t, h, path); !strings.Contains(body, says) || !strings.Contains(body, button) {
+			t.Errorf("%s does not say that all is halted, or cannot lift it", name)
+		}
+	}
+	lift := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost:8081/halt/lift", nil)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	house.mayLift = false // who may only read
+	if _, _, body := get(t, h, "/"); !strings.Contains(body, says+" An operator can lift it.") || strings.Contains(body, button) {
+		t.Error("a viewer is not told, or is offered what they may not do")
+	}
+	if w := lift(); w.Code != 403 || house.halt.At.IsZero() {
+		t.Errorf("a viewer lifted the halt: %d", w.Code)
+	}
+	house.mayLift, house.broken = true, errAway
+	if w := lift(); w.Code != 503 || house.halt.At.IsZero() {
+		t.Errorf("without a database lifting is %d, want 503", w.Code)
+	}
+	house.broken = nil
+	if w := lift(); w.Code != 303 || w.Header().Get("Location") != "/runs?said=lifted" {
+		t.Errorf("lifting: %d to %q", w.Code, w.Header().Get("Location"))
+	}
+	if want := []string{"lifted by web"}; !slices.Equal(house.stopped, want) {
+		t.Errorf("did %q, want %q", house.stopped, want)
+	}
+	if _, _, body := get(t, h, "/runs?said=lifted"); strings.Contains(body, "halted since") || !strings.Contains(body, "The halt is lifted") {
+		t.Error("the notice outlives the halt")
+	}
+}
+
 func TestThemeNeedsNoScript(t *testing.T) {
 	h := shop(noon).server(t).Handler()
 	_, head, body := get(t, h, "/?theme=dark")
@@ -240,6 +279,12 @@ func TestTickAnnouncesOnlyWhatChanged(t *testing.T) {
 	s.Tick(ctx)
 	if topics, _, _ := s.hub.since(before); !slices.Equal(topics, []string{topicDrills}) {
 		t.Errorf("announced %v after a run changed", topics)
+	}
+	_, before, _ = s.hub.since(0)
+	house.halt = injector.Halt{At: noon, Actor: "anna"}
+	s.Tick(ctx)
+	if topics, _, _ := s.hub.since(before); !slices.Equal(topics, []string{topicDrills}) {
+		t.Errorf("announced %v after a halt", topics)
 	}
 }
 

@@ -206,8 +206,10 @@ func (s *Server) Tick(ctx context.Context) {
 	ledger := fingerprint(s.cfg.Ledger.Statuses(), since, away)
 	topics := s.hub.news(topicLedger, ledger)
 	// With the database away there is nothing new to read from it.
-	if runs, err := s.cfg.Drills.Runs(ctx, 50); err == nil {
-		topics = append(topics, s.hub.news(topicDrills, fingerprint(runs))...)
+	runs, err := s.cfg.Drills.Runs(ctx, 50)
+	halt, errHalt := s.cfg.Drills.Halted(ctx)
+	if err == nil && errHalt == nil {
+		topics = append(topics, s.hub.news(topicDrills, fingerprint(runs, halt))...)
 	}
 	s.hub.announce(topics...)
 }

@@ -44,6 +44,9 @@ type Drills interface {
 	Series(ctx context.Context, service, run string, since, until time.Time) ([]injector.Point, error)
 	Abort(ctx context.Context, id, actor string) error
 	HaltAll(ctx context.Context, actor string) error
+	// Halted says since when and by whom everything is halted; zero: nothing is.
+	Halted(ctx context.Context) (injector.Halt, error)
+	Resume(ctx context.Context, actor string) error
 }
 
 // Gate answers whether a feature of a service may go out now. Looking at a page
@@ -66,6 +69,9 @@ type Config struct {
 	Hosts []string
 	// Actor names who sent a request, for the audit; nil says "web".
 	Actor func(*http.Request) string
+	// MayLift reports whether who sent a request may lift a halt: anybody who reads
+	// may stop everything, but starting again takes more. nil: nobody may.
+	MayLift func(*http.Request) bool
 	// Heartbeat is the pause between comments on a silent stream; 0 is 15 s.
 	Heartbeat time.Duration
 	Log       *slog.Logger // nil is slog.Default
