@@ -87,11 +87,36 @@ func (s *Server) history(r *http.Request, v view, st slo.Status, runs []injector
 	page.Bars = v.bars(a, c.step, points, runs)
 }
 
+// tooEarly is how many points from the first rest on less than a tenth of the
+// requests that the last one has: where counting has just begun, three failures of
+// ten requests are many times the budget, and would press a month flat. A point is
+// told by its budget being that of the requests since the first point alone.
+func tooEarly(o slo.Objective, points []slo.Point) int {
+	var all, seen slo.Tally
+	for _, p := range points {
+		all.Good += p.Valid
+	}
+	early := 0
+	for i, p := range points {
+		seen.Good, seen.Bad = seen.Good+p.Valid-p.Bad, seen.Bad+p.Bad
+		b := slo.Weigh(o, seen)
+		switch {
+		case p.NoData:
+		case b.RemainingPPM != p.RemainingPPM || b.Valid*10 >= all.Good:
+			return early
+		case b.Tally.Bad > 0:
+			early = i + 1
+		}
+	}
+	return early
+}
+
 func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.Point, runs []injector.Run) *Chart {
 	at, left, low := make([]time.Time, len(points)), make([]float64, len(points)), 0.0
+	early := tooEarly(st.Objective, points)
 	for i, p := range points {
 		at[i], left[i] = p.At, math.NaN()
-		if !p.NoData {
+		if !p.NoData && i >= early {
 			left[i] = float64(p.RemainingPPM) / 10_000
 			low = min(low, left[i])
 		}
@@ -133,9 +158,11 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 			break
 		}
 	}
-	for _, p := range points {
+	for i, p := range points {
 		row := Row{Time: v.stamp(p.At, a)}
-		if p.NoData {
+		if i < early && !p.NoData {
+			row.Cells = []Cell{{"", "too few requests yet", true}, {"", slo.Count(p.Valid), false}, {"", slo.Count(p.Bad), p.Bad == 0}, {"", slo.Count(p.ChaosBad), p.ChaosBad == 0}}
+		} else if p.NoData {
 			row.Cells = []Cell{{"", "no data", true}, {"", "–", true}, {"", "–", true}, {"", "–", true}}
 		} else {
 			row.Cells = []Cell{{fmt.Sprintf("%.4f", float64(p.RemainingPPM)/10_000), slo.Percent(p.RemainingPPM), false},
@@ -150,7 +177,11 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 		c.Legend = append(c.Legend, Key{Class: "band", Text: "experiment"})
 	}
 	if len(c.Gaps) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no data"})
+		text := "no data"
+		if early > 0 {
+			text = "no data, or less than a tenth of the window's requests"
+		}
+		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: text})
 	}
 	c.Spec = sp.json()
 	return c
