@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -356,5 +357,33 @@ func TestFirstTokenMakesThePrivateDatabase(t *testing.T) {
 	r.want(t, exitOK)
 	if !strings.Contains(r.out, "ci") {
 		t.Errorf("token ls does not list the first token: %q", r.out)
+	}
+}
+
+// TestEveryVerbIsOnItsPage holds docs/cli.md against the program.
+func TestEveryVerbIsOnItsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(text string) {
+		t.Helper()
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/cli.md lacks %q", text)
+		}
+	}
+	for code := exitOK; code <= exitInternal; code++ {
+		has(fmt.Sprintf("\n| %d | ", code))
+	}
+	for _, c := range newRoot(streams{}).Commands() {
+		if c.Name() == "completion" || !c.HasSubCommands() {
+			has("| `" + c.Name() + "` |")
+			has("`breakwater " + c.Name())
+			continue
+		}
+		for _, v := range c.Commands() {
+			has("| `" + c.Name() + " " + v.Name() + "` |")
+			has("`breakwater " + c.Name() + " " + v.Name())
+		}
 	}
 }

@@ -105,6 +105,7 @@ func newRoot(io streams) *cobra.Command {
 // needVerb makes a group of verbs refuse to run without a known one. Left alone
 // it would print its help and end with 0, which a pipeline takes for success.
 func needVerb(group *cobra.Command) {
+	group.Use, group.DisableFlagsInUseLine = group.Name()+" VERB", true
 	group.Args = cobra.ArbitraryArgs
 	group.SuggestionsMinimumDistance = 2
 	// With an unknown verb its flags are unknown too; the verb is what to speak of.
