@@ -148,7 +148,8 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 	})
 	pages, err := web.New(web.Config{
 		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo}, Env: c.set.env, Zone: zone,
-		Hosts: c.opt.hosts, Actor: func(r *http.Request) string { return auth.From(r.Context()).Name }, Log: c.log,
+		MayLift: func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Operator) },
+		Hosts:   c.opt.hosts, Actor: func(r *http.Request) string { return auth.From(r.Context()).Name }, Log: c.log,
 	})
 	if err != nil {
 		return err
