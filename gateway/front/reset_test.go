@@ -19,6 +19,9 @@ import (
 // measure the machine. They take turns, so that a stall spoils one slice and not
 // the figure.
 func TestReliability_X118_Others(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for seconds: part of make test, not of make check")
+	}
 	address := listen(t, front.Config{Service: new(waiter)})
 	other, err := net.Dial("tcp", address)
 	if err != nil {

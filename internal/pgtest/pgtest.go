@@ -26,7 +26,7 @@ import (
 
 // Pool returns a pool over a new database with every migration applied. It is
 // closed when the test ends. Where PostgreSQL is not installed the test is
-// skipped; with CI=true it fails.
+// skipped; with CI=true it fails. With -short it is skipped too.
 func Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	db, err := pgxpool.New(t.Context(), DSN(t))
@@ -72,6 +72,9 @@ type server struct {
 
 func running(t testing.TB) *server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a database of its own: part of make test, not of make check")
+	}
 	s, err := shared()
 	if errors.Is(err, pglocal.ErrNotFound) && os.Getenv("CI") != "true" {
 		t.Skip(err)
