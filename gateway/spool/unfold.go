@@ -23,16 +23,16 @@ func plain(x *retrylog.Exchange) bool {
 		return false
 	}
 	if x.Timeout != "" || x.Reason != "" || x.Skip != "" || x.Degraded != "" || x.Refusal != "" ||
-		x.Experiment != "" || x.BusinessCode != "" {
+		x.Experiment != "" || x.BusinessCode != "" || x.Observed != "" {
 		return false
 	}
 	t := &x.Tries[0]
-	if t.Kind != "" || t.Fault != "" || t.WaitMS != 0 || t.PlannedUS != 0 || t.ActualUS != 0 || t.CutShort {
+	if t.Kind != "" || t.Reason != "" || t.Skip != "" || t.Fault != "" || t.WaitMS != 0 || t.PlannedUS != 0 || t.ActualUS != 0 || t.CutShort {
 		return false
 	}
 	// A slot has room for so much; with their lengths the rest takes less than 96.
 	return len(x.Gateway)+len(x.Env)+len(x.Service)+len(x.Route)+len(x.Upstream)+len(x.Method)+len(x.Caller)+
-		len(x.Tenant)+len(x.Origin)+len(x.Revision)+len(t.Endpoint)+len(x.RequestID) <= slotText-96
+		len(x.Tenant)+len(x.Tier)+len(x.Origin)+len(x.Revision)+len(t.Endpoint)+len(x.RequestID) <= slotText-96
 }
 
 // appendKey appends what exchanges of one line have in common.
@@ -45,6 +45,7 @@ func appendKey(b []byte, x *retrylog.Exchange, fold int64) []byte {
 	b = appendText(b, x.Method)
 	b = appendText(b, x.Caller)
 	b = appendText(b, x.Tenant)
+	b = appendText(b, x.Tier)
 	b = appendText(b, x.Origin)
 	b = appendText(b, x.Revision)
 	b = appendText(b, x.Tries[0].Endpoint)
@@ -92,7 +93,7 @@ func (s *slot) line() []byte {
 	x := retrylog.Exchange{Count: count, Outcome: retrylog.OK, BodyComplete: true}
 	var try retrylog.Try
 	for _, to := range []*string{
-		&x.Gateway, &x.Env, &x.Service, &x.Route, &x.Upstream, &x.Method, &x.Caller, &x.Tenant, &x.Origin, &x.Revision, &try.Endpoint,
+		&x.Gateway, &x.Env, &x.Service, &x.Route, &x.Upstream, &x.Method, &x.Caller, &x.Tenant, &x.Tier, &x.Origin, &x.Revision, &try.Endpoint,
 	} {
 		*to = r.text()
 	}

@@ -40,6 +40,9 @@ type Exchange struct {
 	Method   string `json:"method"`
 	Caller   string `json:"caller,omitempty"`
 	Tenant   string `json:"tenant,omitempty"`
+	// Tier is how much the request matters under pressure: "critical",
+	// "sheddable", or "" for the default between them.
+	Tier string `json:"tier,omitempty"`
 
 	// Tries are the attempts in the order they were sent.
 	Tries []Try `json:"tries,omitempty"`
@@ -64,6 +67,9 @@ type Exchange struct {
 	Degraded string `json:"degraded,omitempty"`
 	Refusal  string `json:"refusal,omitempty"`
 	Origin   string `json:"origin"`
+	// Observed lists, with commas, what policies that only observe would have
+	// done, as Refusal and Degraded would say it.
+	Observed string `json:"observed,omitempty"`
 	// Experiment is the run whose fault touched any try of this exchange.
 	Experiment string `json:"experiment,omitempty"`
 
@@ -83,7 +89,11 @@ type Try struct {
 	Kind      string `json:"kind,omitempty"`
 	LatencyUS int64  `json:"latency_us"`
 	WaitMS    int64  `json:"wait_ms,omitempty"` // back-off before it was sent
-	Fault     string `json:"fault,omitempty"`   // id of the fault that touched it
+	// What was decided after it, where it failed: what matched, and why no
+	// further try was made; Skip is "" where one was.
+	Reason    string `json:"decision_reason,omitempty"`
+	Skip      string `json:"skip_reason,omitempty"`
+	Fault     string `json:"fault,omitempty"` // id of the fault that touched it
 	PlannedUS int64  `json:"planned_us,omitempty"`
 	ActualUS  int64  `json:"actual_us,omitempty"`
 	CutShort  bool   `json:"cut_short,omitempty"`

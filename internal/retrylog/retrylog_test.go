@@ -19,14 +19,14 @@ func full() []Record {
 	return []Record{
 		{Exchange: &Exchange{
 			Count: 3, RequestID: "r-1", Start: at, End: at.Add(time.Second), Gateway: "gw", Env: "prod",
-			Service: "order", Route: "order-create", Upstream: "order", Method: "POST", Caller: "web", Tenant: "t",
+			Service: "order", Route: "order-create", Upstream: "order", Method: "POST", Caller: "web", Tenant: "t", Tier: "critical",
 			Tries: []Try{
-				{Endpoint: "127.0.0.1:1", Status: 503, LatencyUS: 12, Fault: "f1", PlannedUS: 5, ActualUS: 6, CutShort: true},
+				{Endpoint: "127.0.0.1:1", Status: 503, LatencyUS: 12, Reason: "status_code_match=503", Skip: "deadline", Fault: "f1", PlannedUS: 5, ActualUS: 6, CutShort: true},
 				{Endpoint: "127.0.0.1:2", Kind: "dial", LatencyUS: 40, WaitMS: 250},
 			},
 			FirstStatus: 503, Status: 200, Outcome: OK, Timeout: "try", Reason: "status_code_match", Skip: "max_retries",
 			RetryWaitMS: 250, LatencyUS: 300_000, BodyComplete: true, Degraded: "last_good", Refusal: "limiter:rate",
-			Origin: "upstream", Experiment: "run-7", DepTimeouts: 2, BusinessCode: "OK", Revision: "abc", BytesOut: 99,
+			Origin: "upstream", Observed: "limiter:rate", Experiment: "run-7", DepTimeouts: 2, BusinessCode: "OK", Revision: "abc", BytesOut: 99,
 		}},
 		{Exchange: &Exchange{Count: 1}},
 		{Transition: &Transition{At: at, Gateway: "gw", Env: "prod", Policy: "breaker", Service: "order", Upstream: "u",
