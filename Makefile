@@ -23,7 +23,7 @@ demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
 # The processes of cmd/breakwater are timed, so they run when nothing else does;
 # the browser looks at the demo they start.
 test: ## everything that proves the project; installs what it needs
-	@.ci/need postgresql gcc python3 chromium nodejs npm
+	@.ci/need postgresql redis-server gcc python3 chromium nodejs npm
 	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint build
 	CI=true CGO_ENABLED=1 go test -race -timeout 14m $$(go list ./... | grep -v /cmd/breakwater)
 	CI=true CGO_ENABLED=1 go test -race -timeout 14m ./cmd/breakwater

@@ -167,13 +167,7 @@ func (r *registry) unshared(up config.Upstream) transport {
 
 // endpointChanged tells people of an endpoint that is left out, or back.
 func (g *Gateway) endpointChanged(upstream string, c balance.Change) {
-	g.log.Warn("endpoint changed", "upstream", upstream, "endpoint", c.Endpoint, "from", c.From, "to", c.To, "reason", c.Reason)
-	s := g.now.Load()
-	if s == nil {
-		return
-	}
-	g.cfg.Recorder.Record(&retrylog.Record{Transition: &retrylog.Transition{
-		At: time.Now().UTC(), Gateway: s.name, Env: s.env, Policy: "balance", Upstream: upstream, Endpoint: c.Endpoint,
-		From: string(c.From), To: string(c.To), Reason: c.Reason,
-	}})
+	g.changed(retrylog.Transition{
+		Policy: "balance", Upstream: upstream, Endpoint: c.Endpoint, From: string(c.From), To: string(c.To), Reason: c.Reason,
+	})
 }

@@ -22,6 +22,7 @@ type metrics struct {
 
 	requests, triggered, succeeded, failed, sent *prometheus.CounterVec
 	ratio                                        *prometheus.GaugeVec
+	transitions                                  *prometheus.CounterVec
 
 	unmatched func() *observers // of requests that came to no route
 
@@ -64,14 +65,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		ratio: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ponytail_retry_succeed_ratio", Help: "Share of retried requests that ended well, since the start.",
 		}, retryLabels),
-		outcome: map[retryKey]*[2]int64{},
+		transitions: counter("breakwater_policy_transitions_total", "Changes of a policy's state, by the state it went to.", "policy", "service", "upstream", "to"),
+		outcome:     map[retryKey]*[2]int64{},
 	}
 	m.unmatched = sync.OnceValue(func() *observers { return m.resolve("", unmatched, "") })
 	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "breakwater_http_server_active_requests", Help: "Requests under way.",
 	}, func() float64 { return float64(m.active.Load()) })
 	reg.MustRegister(m.duration, active, m.panics, m.reloads, m.reloadOK, m.applies,
-		m.requests, m.triggered, m.succeeded, m.failed, m.sent, m.ratio,
+		m.requests, m.triggered, m.succeeded, m.failed, m.sent, m.ratio, m.transitions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -52,6 +52,9 @@ func (r *recorded) Serve(x *exchange.Exchange) error {
 	if header := r.snapshot.cfg.Gateway.CallerHeader; header != "" {
 		ev.Caller = label(x.Request.Head.Get(header))
 	}
+	if header := r.snapshot.cfg.Gateway.TenantHeader; header != "" {
+		ev.Tenant = label(x.Request.Head.Get(header))
+	}
 	r.g.cfg.Recorder.Begin()
 	r.g.metrics.active.Add(1)
 	x.OnEnd(r)

@@ -36,6 +36,8 @@ type Gateway struct {
 	Control string `json:"control,omitempty"`
 	// CallerHeader names the header that says who calls.
 	CallerHeader string `json:"caller_header"`
+	// TenantHeader names the header that says for whom: for whose account.
+	TenantHeader string `json:"tenant_header"`
 	// TrustedPeers are the addresses whose forwarded and control fields (request
 	// id, Retry-Count, deadline) are believed; everybody else's are stripped.
 	TrustedPeers []netip.Prefix `json:"trusted_peers,omitempty"`

@@ -17,7 +17,7 @@ import (
 // gateway reads the Gateway document; a nil m gives the defaults.
 func (p *parser) gateway(m *conf.Map) {
 	g := Gateway{
-		Name: "gateway", Env: "prod", Listen: ":8080", Admin: "127.0.0.1:15000", CallerHeader: "X-Caller",
+		Name: "gateway", Env: "prod", Listen: ":8080", Admin: "127.0.0.1:15000", CallerHeader: "X-Caller", TenantHeader: "X-Tenant",
 		Spool: Spool{MaxBytes: 1 << 30},
 		Caps:  fault.Caps{MaxPPM: 1_000_000, MaxLatency: 30 * time.Second, MaxSleeps: 1000},
 	}
@@ -39,6 +39,7 @@ func (p *parser) gateway(m *conf.Map) {
 		g.Control = baseURL(control.Get("url"))
 		control.Done()
 		g.CallerHeader = headerName(m.Get("caller_header"), g.CallerHeader)
+		g.TenantHeader = headerName(m.Get("tenant_header"), g.TenantHeader)
 		g.TrustedPeers = prefixes(m.Get("trusted_peers"))
 		parseListener(m, &g)
 		spool := m.Get("spool").Map()

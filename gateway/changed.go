@@ -1,0 +1,20 @@
+package gateway
+
+import (
+	"time"
+
+	"breakwater/internal/retrylog"
+)
+
+// changed makes a policy's change of state known to all who ask for it: an event,
+// a line of the log, a metric.
+func (g *Gateway) changed(t retrylog.Transition) {
+	g.log.Warn(t.Policy+" changed", "service", t.Service, "upstream", t.Upstream, "endpoint", t.Endpoint,
+		"from", t.From, "to", t.To, "reason", t.Reason)
+	g.metrics.transitions.WithLabelValues(t.Policy, t.Service, t.Upstream, t.To).Inc()
+	t.At, t.Gateway, t.Env = time.Now().UTC(), g.cfg.Name, g.cfg.Env
+	if s := g.now.Load(); s != nil {
+		t.Gateway, t.Env = s.name, s.env
+	}
+	g.cfg.Recorder.Record(&retrylog.Record{Transition: &t})
+}
