@@ -49,22 +49,30 @@ func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
 	}
 }
 
-func TestHistogramsOfDifferentLengthAddUp(t *testing.T) {
+// A histogram is count * 1024 + bin, so 3073 is three in bin 1.
+func TestHistogramsAddUp(t *testing.T) {
 	db := pgtest.Pool(t)
-	for _, tt := range []struct{ a, b, want string }{
-		{"{1,2,3}", "{10}", "{11,2,3}"},
-		{"{10}", "{1,2,3}", "{11,2,3}"},
-		{"{}", "{0,5}", "{0,5}"},
-		{"{}", "{}", "{}"},
+	for _, tt := range []struct{ sql, want string }{
+		{`histogram_pack(histogram_add('{1024,2049}', '{5121}'))`, "{1024,7169}"},
+		{`histogram_pack(histogram_add('{5121}', '{1024,2049}'))`, "{1024,7169}"},
+		{`histogram_add('{}', '{}')`, "{}"},
+		{`histogram_bins('{1024,5121,2051}')`, "{1,5,0,2}"},
+		{`histogram_bins('{}')`, "{}"},
+		{`histogram_add(array_fill(1024::bigint, '{200}'), array_fill(1025::bigint, '{57}'))`, "{204800,58369}"}, // long enough to be packed
 	} {
 		var got string
-		if err := db.QueryRow(t.Context(), `select histogram_add($1::text::bigint[], $2::text::bigint[])::text`, tt.a, tt.b).Scan(&got); err != nil || got != tt.want {
-			t.Errorf("%s + %s: got %s, %v, want %s", tt.a, tt.b, got, err, tt.want)
+		if err := db.QueryRow(t.Context(), `select (`+tt.sql+`)::text`).Scan(&got); err != nil || got != tt.want {
+			t.Errorf("%s: got %s, %v, want %s", tt.sql, got, err, tt.want)
 		}
 	}
-	var sum string
-	if err := db.QueryRow(t.Context(), `select histogram_sum(h)::text from (values ('{1}'::bigint[]), ('{0,0,4}'), ('{1,1}')) v (h)`).Scan(&sum); err != nil || sum != "{2,1,4}" {
-		t.Errorf("got %s, %v", sum, err)
+	var sum, merged string
+	err := db.QueryRow(t.Context(), `select histogram_sum(h)::text, histogram_merge(h)::text
+		from (select '{1024}'::bigint[] as h union all select '{4098,1025}' from generate_series(1, 3000)) as v`).Scan(&sum, &merged)
+	if err != nil || sum != "{1,3000,12000}" || merged != "{1024,3072001,12288002}" {
+		t.Errorf("got %s and %s, %v", sum, merged, err)
+	}
+	if err := db.QueryRow(t.Context(), `select histogram_sum(h)::text from (select '{}'::bigint[] as h where false) as v`).Scan(&sum); err != nil || sum != "{}" {
+		t.Errorf("of nothing: got %s, %v", sum, err)
 	}
 }
 
@@ -120,38 +128,5 @@ func TestCoverage(t *testing.T) {
 				t.Errorf("got %d of %d minutes, %d lost, %v, want %d of %d", measured/60e6, expected/60e6, lost, err, tt.measured, tt.expected)
 			}
 		})
-	}
-}
-
-func TestPruneKeepsWhatDecisionsRead(t *testing.T) {
-	db := pgtest.Pool(t)
-	for _, days := range []int{1, 3, 5, 8, 34, 40} {
-		at := noon.AddDate(0, 0, -days)
-		for _, sql := range []string{
-			`insert into batch (gateway, boot, seq, env, from_at, until_at, exchanges, lost, bad_lines, future, too_late, unkept, received_at)
-			 values ('a', $1::timestamptz::text, 1, 'prod', $1, $1, 0, 0, 0, 0, 0, 0, $1)`,
-			`insert into rollup_minute (service, env, route, upstream, experiment, at) values ('s', 'prod', 'r', 'u', '', $1)`,
-			`insert into event (service, env, at, kind, gateway, experiment, request_id, body) values ('s', 'prod', $1, 'exchange', 'a', '', '', '{}')`,
-			`insert into gateway_minute (env, gateway, at, covered_us, lost) values ('prod', 'a', $1, 0, 0)`,
-		} {
-			if _, err := db.Exec(t.Context(), sql, at); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var gone int64
-	if err := db.QueryRow(t.Context(), `select ledger_prune($1)`, noon).Scan(&gone); err != nil {
-		t.Fatal(err)
-	}
-	left := map[string]int{}
-	for _, table := range []string{"batch", "rollup_minute", "event", "gateway_minute"} {
-		var n int
-		if err := db.QueryRow(t.Context(), `select count(*) from `+table).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		left[table] = n
-	}
-	if left["batch"] != 2 || left["event"] != 3 || left["rollup_minute"] != 5 || left["gateway_minute"] != 5 || gone != 4+3+1+1 {
-		t.Errorf("left %v, %d gone", left, gone)
 	}
 }

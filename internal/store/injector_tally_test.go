@@ -59,7 +59,7 @@ func TestOnlyWholeMinutesAreRead(t *testing.T) {
 	for i := range 4 {
 		_, err := db.Exec(t.Context(), `
 insert into rollup_minute (service, env, route, upstream, experiment, at, good, exchanges, attempts, hist)
-values ('order', 'demo', 'order-get', 'order', '', @at, 10, 10, 12, '{0,10}')`, pgx.StrictNamedArgs{"at": at.Add(time.Duration(i) * time.Minute)})
+values ('order', 'demo', 'order-get', 'order', '', @at, 10, 10, 12, '{10241}')`, pgx.StrictNamedArgs{"at": at.Add(time.Duration(i) * time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}
