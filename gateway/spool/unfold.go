@@ -23,7 +23,7 @@ func plain(x *retrylog.Exchange) bool {
 		return false
 	}
 	if x.Timeout != "" || x.Reason != "" || x.Skip != "" || x.Degraded != "" || x.Refusal != "" ||
-		x.Experiment != "" || x.BusinessCode != "" || x.Observed != "" {
+		x.Experiment != "" || x.BusinessCode != "" || x.Observed != "" || x.Synthetic != "" || x.SamplePPM != 0 {
 		return false
 	}
 	t := &x.Tries[0]

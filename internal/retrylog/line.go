@@ -88,6 +88,8 @@ func (e *enc) exchange(x *Exchange) {
 	e.str("origin", x.Origin)
 	e.optStr("observed", x.Observed)
 	e.optStr("experiment", x.Experiment)
+	e.optStr("synthetic", x.Synthetic)
+	e.optNum("p_sample_ppm", x.SamplePPM)
 	e.optNum("dep_timeouts", int64(x.DepTimeouts))
 	e.optStr("business_code", x.BusinessCode)
 	e.str("config_revision", x.Revision)

@@ -72,6 +72,12 @@ type Exchange struct {
 	Observed string `json:"observed,omitempty"`
 	// Experiment is the run whose fault touched any try of this exchange.
 	Experiment string `json:"experiment,omitempty"`
+	// Synthetic says why the exchange is in no objective: a probe, or a request
+	// that asked for a fault by header ("opt_in").
+	Synthetic string `json:"synthetic,omitempty"`
+	// SamplePPM is the share of such exchanges that have a line, in parts per
+	// million, where not all have: this one then stands for 10^6 / SamplePPM. 0: all.
+	SamplePPM int64 `json:"p_sample_ppm,omitempty"`
 
 	DepTimeouts  int    `json:"dep_timeouts,omitempty"`
 	BusinessCode string `json:"business_code,omitempty"`

@@ -26,7 +26,7 @@ func full() []Record {
 			},
 			FirstStatus: 503, Status: 200, Outcome: OK, Timeout: "try", Reason: "status_code_match", Skip: "max_retries",
 			RetryWaitMS: 250, LatencyUS: 300_000, BodyComplete: true, Degraded: "last_good", Refusal: "limiter:rate",
-			Origin: "upstream", Observed: "limiter:rate", Experiment: "run-7", DepTimeouts: 2, BusinessCode: "OK", Revision: "abc", BytesOut: 99,
+			Origin: "upstream", Observed: "limiter:rate", Experiment: "run-7", Synthetic: "opt_in", SamplePPM: 100_000, DepTimeouts: 2, BusinessCode: "OK", Revision: "abc", BytesOut: 99,
 		}},
 		{Exchange: &Exchange{Count: 1}},
 		{Transition: &Transition{At: at, Gateway: "gw", Env: "prod", Policy: "breaker", Service: "order", Upstream: "u",
