@@ -223,10 +223,10 @@ func (s Sample) facts(r config.Route, kind exchange.Kind, retries int, other boo
 		InboundRetries: retry.ParseCount(find(s.Headers, "Retry-Count")),
 	}
 	if kind == "" {
-		f.RetryAfter = find(s.ResponseHeaders, "Retry-After")
-		_, f.HasRetryAfter = retry.ParseRetryAfter(f.RetryAfter, now)
-		f.BackendStatus = find(s.ResponseHeaders, "X-Backend-Status")
-		f.ResponseRetries = retry.ParseCount(find(s.ResponseHeaders, "Retry-Count"))
+		f.Head = new(exchange.Head)
+		for name, value := range s.ResponseHeaders {
+			f.Head.Add(name, value)
+		}
 	}
 	return f
 }

@@ -9,18 +9,51 @@ import (
 )
 
 // Backoff is the wait before retry n, counted from 1: the base doubled n-1 times,
-// plus up to 0.3 of the base, and in all at most the cap.
-func Backoff(cfg Config, n int, rand float64) time.Duration {
-	most := cfg.Longest()
-	if cfg.BackoffBase <= 0 || n < 1 {
+// with jitter, and in all at most the cap. last is the wait before, which
+// decorrelated jitter goes by (Brooker, Exponential Backoff And Jitter).
+func Backoff(cfg Config, n int, last time.Duration, rand float64) time.Duration {
+	most, base := cfg.Longest(), cfg.BackoffBase
+	if base <= 0 || n < 1 {
 		return 0
 	}
-	// The shift saturates: retry 60 must wait as long as the cap, and not wrap.
-	if n-1 >= 62 || cfg.BackoffBase > most>>(n-1) {
-		return most
+	if cfg.Jitter == Decorrelated {
+		last = max(last, base)
+		top := most
+		if last <= most/3 {
+			top = 3 * last
+		}
+		return min(base+part(rand, top-base), most)
 	}
-	jitter := time.Duration(rand * 0.3 * float64(cfg.BackoffBase))
-	return min(cfg.BackoffBase<<(n-1)+jitter, most)
+	// The shift saturates: retry 60 must wait as long as the cap, and not wrap.
+	step := most
+	if n-1 < 62 && base <= most>>(n-1) {
+		step = base << (n - 1)
+	}
+	switch cfg.Jitter {
+	case Full:
+		return part(rand, step)
+	case Proportional:
+		return min(saturating(step, part(rand, tenths(step))), most)
+	}
+	return min(saturating(step, part(rand, tenths(base))), most)
+}
+
+// part is rand's part of d.
+func part(rand float64, d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return min(time.Duration(rand*float64(d)), d)
+}
+
+// tenths is three of ten parts of d.
+func tenths(d time.Duration) time.Duration { return d/10*3 + d%10*3/10 }
+
+func saturating(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Longest is the cap of the wait: MaxBackoff, or ten times the base.
@@ -32,20 +65,29 @@ func (cfg Config) Longest() time.Duration {
 }
 
 // WorstCase is how long all tries and waits can take: what the route's timeout
-// has to leave room for. It saturates.
+// has to leave room for. It saturates. What an upstream asks for by Retry-After
+// comes on top of it.
 func WorstCase(cfg Config) time.Duration {
-	if !cfg.Enabled || cfg.MaxRetries <= 0 {
+	if !cfg.Active() {
 		return cfg.PerTry
 	}
-	total := cfg.PerTry
+	for _, own := range cfg.Tenants {
+		cfg.BackoffBase = max(cfg.BackoffBase, own.BackoffBase)
+	}
+	total, wait := cfg.PerTry, time.Duration(0)
 	for n := 1; n <= cfg.MaxRetries; n++ {
-		add := cfg.PerTry + Backoff(cfg, n, 1)
-		if total > math.MaxInt64-add {
-			return math.MaxInt64
-		}
-		total += add
+		wait = Backoff(cfg, n, wait, 1)
+		total = saturating(total, saturating(cfg.PerTry, wait))
 	}
 	return total
+}
+
+// Amplification is how many calls one request can become.
+func Amplification(cfg Config) int {
+	if !cfg.Active() {
+		return 1
+	}
+	return 1 + cfg.MaxRetries
 }
 
 // ParseRetryAfter reads a Retry-After: seconds, or one of the three dates of

@@ -1,20 +1,43 @@
 package retry
 
 import (
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
+
+	"breakwater/gateway/exchange"
+	"breakwater/internal/retrylog"
+)
+
+// BudgetKind is what a budget bounds.
+type BudgetKind string
+
+// The kinds.
+const (
+	// Ratio bounds the retries of a span by its first tries.
+	Ratio BudgetKind = "ratio"
+	// Concurrency bounds the retries under way by the requests under way.
+	Concurrency BudgetKind = "concurrency"
 )
 
 // BudgetConfig bounds the share of retries. The zero value never allows one;
 // DefaultBudget is what ships.
 type BudgetConfig struct {
-	RatioMilli int64         `json:"ratio_milli"` // retries per thousand first tries, 0 to 1000
-	MinPerSec  int64         `json:"min_per_second"`
-	TTL        time.Duration `json:"ttl"` // 1 s to 60 s
+	Kind BudgetKind `json:"kind,omitempty"` // "" is ratio
+	// RatioMilli: ratio: retries per thousand first tries, 0 to 1,000,000;
+	// concurrency: retries under way per thousand requests under way.
+	RatioMilli int64         `json:"ratio_milli"`
+	MinPerSec  int64         `json:"min_per_second"` // ratio
+	TTL        time.Duration `json:"ttl"`            // ratio: 1 s to 60 s
 	// Sum adds the floor to the share (as Finagle and Linkerd do) where
 	// otherwise the greater of the two holds.
 	Sum bool `json:"sum,omitempty"`
+	// OnSuccess has only requests that end well earn retries (as Finagle does).
+	OnSuccess bool `json:"on_success,omitempty"`
+	// MinActive: concurrency: as many retries may be under way in any case.
+	MinActive int64 `json:"min_active,omitempty"`
+	// Off bounds nothing.
+	Off bool `json:"off,omitempty"`
 }
 
 // DefaultBudget is one retry for five requests, and ten a second in any case.
@@ -22,107 +45,165 @@ func DefaultBudget() BudgetConfig {
 	return BudgetConfig{RatioMilli: 200, MinPerSec: 10, TTL: 10 * time.Second}
 }
 
+// DefaultConcurrency is one retry under way for five requests under way, and
+// three in any case.
+func DefaultConcurrency() BudgetConfig {
+	return BudgetConfig{Kind: Concurrency, RatioMilli: 200, MinActive: 3}
+}
+
 const slots = 10
 
 // Budget is the retry budget of one upstream: requests arriving earn, retries
-// sent spend, and both are forgotten after the TTL. It is safe for concurrent use.
+// sent spend, and both are forgotten after the TTL. It outlives snapshots and is
+// safe for concurrent use.
 //
 // Requests earn when they arrive and not when they succeed: an upstream that
 // fails altogether would else leave nothing but the floor.
 type Budget struct {
-	cfg   BudgetConfig
-	width time.Duration // of a slot
+	shape atomic.Pointer[shape]
 
-	base atomic.Pointer[time.Time] // the first instant seen: slots are counted from it
-	slot atomic.Int64              // number of the running slot
-	ring [slots]struct {
-		earned atomic.Int64
-		spent  int64 // guarded by mu
-	}
+	active, retrying atomic.Int64 // of the concurrency kind
+}
 
-	mu sync.Mutex // of whatever is rarer than a deposit: a new slot, a retry
+type shape struct {
+	cfg  BudgetConfig
+	ring *ring // a: earned, b: spent
 }
 
 // NewBudget returns an empty budget.
 func NewBudget(cfg BudgetConfig) *Budget {
-	b := &Budget{cfg: cfg, width: cfg.TTL / slots}
-	if b.width <= 0 {
-		b.width = time.Second
-	}
+	b := &Budget{}
+	b.shape.Store(&shape{cfg, newRing(cfg.TTL, slots)})
 	return b
 }
 
-// Deposit counts the first try of a request. Every request passes here, so there
-// is no lock but at the edge of a slot; one that is overtaken by that edge counts
-// in the slot before.
-func (b *Budget) Deposit(now time.Time) {
-	base := b.base.Load()
-	if base == nil || b.at(*base, now) > b.slot.Load() {
-		b.mu.Lock()
-		b.advance(now)
-		b.mu.Unlock()
+// Reconfigure takes cfg over. What was earned and spent stays, but where the TTL
+// changes: the slots then have another width.
+func (b *Budget) Reconfigure(cfg BudgetConfig) {
+	old := b.shape.Load()
+	s := &shape{cfg, old.ring}
+	if cfg.TTL != old.cfg.TTL {
+		s.ring = newRing(cfg.TTL, slots)
 	}
-	b.ring[b.slot.Load()%slots].earned.Add(1)
+	b.shape.Store(s)
+}
+
+// Config is what is in force.
+func (b *Budget) Config() BudgetConfig { return b.shape.Load().cfg }
+
+// Deposit counts the first try of a request.
+func (b *Budget) Deposit(now time.Time) { b.shape.Load().ring.here(now).a.Add(1) }
+
+// arrived deposits for a request that comes, ended for one that ended well; each
+// request earns in one of them.
+func (b *Budget) arrived(now time.Time) {
+	if s := b.shape.Load(); !s.cfg.OnSuccess && s.cfg.Kind != Concurrency {
+		s.ring.here(now).a.Add(1)
+	}
+}
+
+func (b *Budget) ended(now time.Time) {
+	if s := b.shape.Load(); s.cfg.OnSuccess && s.cfg.Kind != Concurrency {
+		s.ring.here(now).a.Add(1)
+	}
 }
 
 // Withdraw takes one retry, or reports that none is left. Nothing is ever given back.
 func (b *Budget) Withdraw(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.advance(now)
-	limit, spent := b.limitMilli()
+	s := b.shape.Load()
+	if s.cfg.Off {
+		return true
+	}
+	s.ring.mu.Lock()
+	defer s.ring.mu.Unlock()
+	s.ring.advance(now)
+	limit, spent := s.limitMilli()
 	if (spent+1)*1000 > limit {
 		return false
 	}
-	b.ring[b.slot.Load()%slots].spent++
+	s.ring.counts[s.ring.slot.Load()%slots].b.Add(1)
 	return true
 }
 
-// Left is how many retries Withdraw would allow at now, if nothing else came.
-func (b *Budget) Left(now time.Time) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.advance(now)
-	limit, spent := b.limitMilli()
-	return max(limit/1000-spent, 0)
-}
-
 // limitMilli is in thousandths of a retry, so that a ratio of 0.3 is exact.
-func (b *Budget) limitMilli() (limit, spent int64) {
-	var earned int64
-	for i := range b.ring {
-		earned += b.ring[i].earned.Load()
-		spent += b.ring[i].spent
-	}
-	floor := b.cfg.MinPerSec * b.cfg.TTL.Milliseconds()
-	share := b.cfg.RatioMilli * earned
-	if b.cfg.Sum {
+func (s *shape) limitMilli() (limit, spent int64) {
+	earned, spent := s.ring.sums()
+	floor := s.cfg.MinPerSec * s.cfg.TTL.Milliseconds()
+	share := s.cfg.RatioMilli * earned
+	if s.cfg.Sum {
 		return floor + share, spent
 	}
 	return max(floor, share), spent
 }
 
-// at is the number of the slot that now lies in. Slots lie on fixed multiples of
-// a tenth of the TTL from the first instant: measured from the last call instead,
-// calls 1.9 slots apart would age by one slot each time.
-func (b *Budget) at(base, now time.Time) int64 { return int64(now.Sub(base) / b.width) }
-
-// advance empties the slots that time has passed. mu is held.
-func (b *Budget) advance(now time.Time) {
-	base := b.base.Load()
-	if base == nil {
-		first := now // for this call alone it lies on the heap
-		base = &first
-		b.base.Store(base)
+// take begins a retry of the concurrency kind, which give ends.
+func (b *Budget) take() bool {
+	cfg := b.Config()
+	if cfg.Off {
+		b.retrying.Add(1)
+		return true
 	}
-	at, slot := b.at(*base, now), b.slot.Load()
-	if at <= slot { // a reading taken before another's: no time has passed
-		return
+	for {
+		// The request whose try has failed is one of those under way, so a lone
+		// one may retry though all fail.
+		n, most := b.retrying.Load(), max(cfg.MinActive*1000, cfg.RatioMilli*b.active.Load())
+		if (n+1)*1000 > most {
+			return false
+		}
+		if b.retrying.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	for n := min(at-slot, slots); n > 0; n-- {
-		s := &b.ring[(at-n+1)%slots]
-		s.earned.Store(0)
-		s.spent = 0
-	}
-	b.slot.Store(at)
 }
+
+// Left is how many retries would be allowed at now, if nothing else came.
+func (b *Budget) Left(now time.Time) int64 {
+	st := b.Stats(now)
+	if st.Off {
+		return math.MaxInt64
+	}
+	return max(st.Limit-st.Spent, 0)
+}
+
+// BudgetStats is the state of a budget, for people. With the concurrency kind
+// Limit and Spent are of retries under way.
+type BudgetStats struct {
+	Kind  BudgetKind `json:"kind"`
+	Limit int64      `json:"limit"`
+	Spent int64      `json:"spent"`
+	// Earned are the first tries that count.
+	Earned int64 `json:"earned,omitempty"`
+	Active int64 `json:"active,omitempty"`
+	Off    bool  `json:"off,omitempty"`
+}
+
+// Stats returns the state at now.
+func (b *Budget) Stats(now time.Time) BudgetStats {
+	s := b.shape.Load()
+	st := BudgetStats{Kind: Ratio, Off: s.cfg.Off}
+	if s.cfg.Kind == Concurrency {
+		st.Kind, st.Active, st.Spent = Concurrency, b.active.Load(), b.retrying.Load()
+		st.Limit = max(s.cfg.MinActive*1000, s.cfg.RatioMilli*st.Active) / 1000
+		return st
+	}
+	s.ring.mu.Lock()
+	defer s.ring.mu.Unlock()
+	s.ring.advance(now)
+	limit, spent := s.limitMilli()
+	st.Earned, _ = s.ring.sums()
+	st.Limit, st.Spent = limit/1000, spent
+	return st
+}
+
+// request and retried end what a budget of the concurrency kind counts: a request
+// under way, and a retry.
+type (
+	request Budget
+	retried Budget
+)
+
+// End implements exchange.Ender.
+func (b *request) End(*exchange.Exchange, retrylog.Outcome) { (*Budget)(b).active.Add(-1) }
+
+// End implements exchange.Ender.
+func (b *retried) End(*exchange.Exchange, retrylog.Outcome) { (*Budget)(b).retrying.Add(-1) }

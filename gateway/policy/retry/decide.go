@@ -1,27 +1,30 @@
 package retry
 
 import (
-	"slices"
+	"strings"
 	"time"
 
 	"breakwater/gateway/exchange"
 )
 
 // Reasons of a retry (decision_reason). They come from a closed set apart from
-// the status, since they are a label of metrics.
+// the status and what the policy itself names, since they are a label of metrics.
 const (
-	reasonOverloaded  = "header X-Backend-Status=overloaded"
 	reasonRetryAfter  = "retry_after_header"
 	reasonUnprocessed = "unprocessed"
 	reasonConnect     = "connect_failure"
 	reasonStatus      = "status_code_match=" // and the status
 )
 
-// Reasons why no retry is made (skip_reason), in the order of the gates.
+// Reasons why no retry is made (skip_reason), in the order in which they are found.
 const (
 	SkipRefused     = "refused"             // a policy of ours said no
 	SkipStatus      = "status_not_listed"   // the failure is none of retry_on_status
 	SkipSecondary   = "secondary_unmatched" // a bare 503
+	SkipLate        = "latency_after_head"  // slow, but the answer had begun
+	SkipRule        = "rule_never"
+	SkipFallback    = "rule_fallback"
+	SkipConnect     = "connect_never"
 	SkipAttempts    = "attempts_exhausted"
 	SkipMethod      = "non_idempotent"
 	SkipBody        = "body_not_replayable"
@@ -30,9 +33,10 @@ const (
 	SkipRACap       = "retry_after_exceeds_cap"
 	SkipRADeadline  = "retry_after_exceeds_deadline"
 	SkipDeadline    = "deadline"
+	SkipErrorRate   = "error_rate_gate"
 	SkipNoOtherHost = "no_other_host"
-	SkipConnect     = "connect_never"
 	SkipBudget      = "retry_budget"
+	SkipObserved    = "observe_only"
 )
 
 // DefaultReplayCap is how much of a body is kept where the policy says nothing.
@@ -42,117 +46,180 @@ const defaultMaxRetryAfter = 5 * time.Second
 
 // StatusOf is the status a try counts as: the answer's own, else 504 where time
 // ran out and 502 for every other failure.
-func (f Facts) StatusOf() int {
+func (f *Facts) StatusOf() int {
 	if f.Kind != "" {
 		return (&exchange.UpstreamError{Kind: f.Kind}).Status()
 	}
 	return f.Status
 }
 
+// Step is one thing a decision looked at: a condition of a rule, or a gate.
+type Step struct {
+	// Rule is the index of the rule a condition belongs to; -1 for gates.
+	Rule int `json:"rule"`
+	// Name is the trigger, or the gate.
+	Name string `json:"name"`
+	// Role is primary, secondary, builtin (what needs no rule) or gate.
+	Role string `json:"role"`
+	OK   bool   `json:"ok"`
+	// Detail is what matched; where a gate is shut, its skip_reason.
+	Detail string `json:"detail,omitempty"`
+	// Index is the place of a matched status in its list.
+	Index int `json:"matched_index,omitempty"`
+}
+
+// trace takes steps; a nil one takes none and costs nothing.
+type trace struct{ steps []Step }
+
+func (t *trace) add(s Step) {
+	if t != nil {
+		t.steps = append(t.steps, s)
+	}
+}
+
 // Decide says what follows a try. rand in [0, 1) is the jitter's dice: it moves
-// the wait and never whether to retry, so a decision can be explained beforehand.
+// the wait and never whether to retry, but where the deadline falls into what the
+// dice may move.
 //
 // The gates stand in one order, and the first that fails is the reason; the
 // budget is the last one and is asked by the Layer when the retry is sent.
-func Decide(cfg Config, f Facts, rand float64) Decision {
+func Decide(cfg Config, f Facts, rand float64) Decision { return decide(&cfg, &f, rand, nil) }
+
+// Explain is Decide, and tells every condition that was looked at and every gate,
+// those behind the first shut one too.
+func Explain(cfg Config, f Facts, rand float64) (Decision, []Step) {
+	var t trace
+	d := decide(&cfg, &f, rand, &t)
+	return d, t.steps
+}
+
+func decide(cfg *Config, f *Facts, rand float64, t *trace) Decision {
 	if f.Refused {
+		t.add(Step{-1, "refused", "builtin", false, SkipRefused, 0})
 		return Decision{Skip: SkipRefused}
 	}
-	d, other := match(cfg, f)
-	if d.Reason == "" {
+	if !cfg.Active() {
+		t.add(Step{-1, "enabled", "builtin", false, "", 0})
+		return Decision{}
+	}
+	d, other := judge(cfg, f, t)
+	if d.Reason != "" && d.Fallback == "" {
+		d.Fallback = cfg.Fallback
+	}
+	if d.Reason == "" || d.Skip != "" {
 		return d
 	}
-	d.Skip = gate(cfg, f, other)
-	if d.Skip != "" {
-		return d
+	d.Wait, d.Skip = gates(cfg, f, d, other, rand, t)
+	if d.Skip == "" {
+		d.Retry = true
+	} else {
+		d.Wait = 0
 	}
-	if !other { // another host owes us nothing: no reason to wait for it
-		d.Wait = Backoff(cfg, f.Retries+1, rand)
-	}
-	d.Wait, d.Skip = pause(cfg, f, d.Wait)
-	d.Retry = d.Skip == ""
 	return d
 }
 
-// match says whether the try is a failure that the policy speaks of, and whether
+// judge says whether the try is a failure that the policy speaks of, and whether
 // the next one has to go to another host.
-func match(cfg Config, f Facts) (d Decision, other bool) {
-	if !cfg.Enabled || cfg.MaxRetries <= 0 {
-		return Decision{}, false
-	}
-	status := f.StatusOf()
-	listed := slices.Contains(cfg.OnStatus, status)
-	switch {
-	case f.Kind == exchange.Canceled:
+func judge(cfg *Config, f *Facts, t *trace) (d Decision, other bool) {
+	if f.Kind == exchange.Canceled {
+		t.add(Step{-1, "client", "builtin", false, SkipClientGone, 0})
 		return Decision{Skip: SkipClientGone}, false
+	}
+	d, found := firstRule(cfg, f, t)
+	if found && d.Skip != SkipSecondary && d.Skip != "" {
+		return d, false // the policy's own word goes before what follows
+	}
+	switch {
 	case f.Kind == exchange.Dial || f.Kind == exchange.ConnectTimeout:
+		d.Reason, d.Skip = reasonConnect, ""
 		if cfg.OnConnect == Never {
-			return Decision{Skip: SkipConnect}, false
+			d.Skip = SkipConnect
 		}
+		t.add(Step{-1, "connect", "builtin", d.Skip == "", reasonConnect, 0})
 		// A dead link stays dead: after a connect timeout only another host
 		// helps. A refused one may be a restart, and may be asked again.
-		return Decision{Reason: reasonConnect}, f.OtherHost || f.Kind == exchange.ConnectTimeout
+		return d, f.OtherHost || f.Kind == exchange.ConnectTimeout
 	case provablyUnprocessed(f):
-		return Decision{Reason: reasonUnprocessed}, false
-	case !listed:
-		if f.Kind != "" || status >= 500 {
-			return Decision{Skip: SkipStatus}, false
+		d.Reason, d.Skip = reasonUnprocessed, ""
+		t.add(Step{-1, "unprocessed", "builtin", true, reasonUnprocessed, 0})
+		return d, false
+	}
+	if !found && d.Skip == "" && (f.Kind != "" || f.Status >= 500) {
+		d.Skip = SkipStatus
+	}
+	return d, false
+}
+
+// firstRule finds the rule whose primary matches, and what it says.
+func firstRule(cfg *Config, f *Facts, t *trace) (d Decision, found bool) {
+	rules := cfg.rules()
+	// An answer that is complete and good is never thrown away.
+	good := f.Kind == "" && f.Status >= 200 && f.Status < 300
+	for i := range rules {
+		r := &rules[i]
+		m := r.Primary.match(cfg, f)
+		if m.reason == SkipLate && !m.ok && d.Skip == "" {
+			d.Skip = SkipLate // told, where no other rule has more to say
 		}
-		return Decision{}, false
-	case f.Kind == "" && f.BackendStatus == "overloaded":
-		return Decision{Reason: reasonOverloaded}, false
-	case f.Kind == "" && (status == 503 || status == 429) && f.HasRetryAfter:
-		return Decision{Reason: reasonRetryAfter}, false
-	case f.Kind == "" && (status == 503 || status == 429) && !(status == 503 && cfg.BareOn503):
-		return Decision{Skip: SkipSecondary}, false
+		if good {
+			m.ok = false
+		}
+		t.add(Step{i, string(r.Primary.Trigger), "primary", m.ok, m.reason, m.index})
+		if m.ok {
+			return r.decide(cfg, f, i, m, t), true
+		}
 	}
-	return Decision{Reason: reasonStatus + itoa(status)}, false
+	return d, false
 }
 
-// gate goes through the gates before the wait is known.
-func gate(cfg Config, f Facts, other bool) string {
-	switch {
-	case f.Retries >= cfg.MaxRetries:
-		return SkipAttempts
-	case !provablyUnprocessed(f) && !idempotent(cfg, f):
-		return SkipMethod
-	case !f.Replayable:
-		return SkipBody
-	case f.InboundRetries > 0 || f.ResponseRetries > 0:
-		return SkipRetryCount
-	case f.ClientGone:
-		return SkipClientGone
-	case f.HasDeadline && f.Remaining <= 0:
-		return SkipDeadline
-	case other && !f.OtherHost:
-		return SkipNoOtherHost
+// decide says what r says, whose primary matched as m.
+func (r *Rule) decide(cfg *Config, f *Facts, i int, m matched, t *trace) Decision {
+	d := Decision{Rule: i, Index: m.index, Fallback: r.Fallback}
+	secondary, mode := r.Secondary, r.Mode
+	if builtin, ok := r.builtin(cfg, f); ok {
+		secondary, mode = []Condition{builtin}, Confirm
 	}
-	return ""
+	var more []string
+	all := true
+	for k := range secondary {
+		c := secondary[k].match(cfg, f)
+		t.add(Step{i, string(secondary[k].Trigger), "secondary", c.ok, c.reason, c.index})
+		if c.ok {
+			more = append(more, c.reason)
+		} else {
+			all = false
+		}
+	}
+	if mode != Annotate && !all {
+		d.Skip = SkipSecondary
+		return d
+	}
+	d.Reason = m.reason
+	if len(more) > 0 { // they say more than the primary, which they confirm
+		d.Reason = strings.Join(more, " and ")
+	}
+	switch r.Action {
+	case DontRetry:
+		d.Skip, d.Fallback = SkipRule, PassThrough
+	case ToFallback:
+		d.Skip = SkipFallback
+	}
+	return d
 }
 
-// pause is the wait with what the upstream asked for, or why it is too long.
-func pause(cfg Config, f Facts, wait time.Duration) (time.Duration, string) {
-	asked, ok := time.Duration(0), false
-	if f.HasRetryAfter && f.Kind == "" {
-		asked, ok = ParseRetryAfter(f.RetryAfter, f.Now)
+// builtin is the confirmation that a status of overload needs where the rule
+// writes none. A try without an answer has no head to carry it and needs none.
+func (r *Rule) builtin(cfg *Config, f *Facts) (Condition, bool) {
+	if len(r.Secondary) > 0 || f.Kind != "" || r.Primary.Trigger != StatusCodeMatch || r.Action != Retry && r.Action != "" {
+		return Condition{}, false
 	}
-	wait = max(wait, asked)
-	longest := cfg.MaxRetryAfter
-	if longest == 0 {
-		longest = defaultMaxRetryAfter
+	if f.Status == 429 || f.Status == 503 && !cfg.BareOn503 {
+		return Condition{Trigger: backpressureSignal}, true
 	}
-	switch {
-	case f.HasDeadline && wait >= f.Remaining && ok:
-		return 0, SkipRADeadline
-	case f.HasDeadline && wait >= f.Remaining:
-		return 0, SkipDeadline
-	case ok && asked > longest:
-		return 0, SkipRACap
-	}
-	return wait, ""
+	return Condition{}, false
 }
 
-func provablyUnprocessed(f Facts) bool {
+func provablyUnprocessed(f *Facts) bool {
 	switch f.Kind {
 	case "":
 		return false
@@ -162,7 +229,7 @@ func provablyUnprocessed(f Facts) bool {
 	return f.Unprocessed
 }
 
-func idempotent(cfg Config, f Facts) bool {
+func idempotent(cfg *Config, f *Facts) bool {
 	switch f.Method {
 	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
 		return true

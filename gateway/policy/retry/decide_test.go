@@ -24,12 +24,22 @@ func answered(status int, change ...func(*Facts)) Facts {
 	return f
 }
 
-func overloaded(f *Facts) { f.BackendStatus = "overloaded" }
+// with adds a field to the answer's head.
+func with(name, value string) func(*Facts) {
+	return func(f *Facts) {
+		if f.Head == nil {
+			f.Head = new(exchange.Head)
+		}
+		f.Head.Add(name, value)
+	}
+}
+
+func overloaded(f *Facts) { with("X-Backend-Status", "overloaded")(f) }
 func post(f *Facts)       { f.Method = "POST" }
 func alone(f *Facts)      { f.OtherHost = false }
 
 func after(v string) func(*Facts) {
-	return func(f *Facts) { f.HasRetryAfter, f.RetryAfter = true, v }
+	return with("Retry-After", v)
 }
 
 func within(d time.Duration) func(*Facts) {
@@ -73,8 +83,8 @@ func TestDecide(t *testing.T) {
 		{"V-16 read timeout of a POST", nil, answered(0, post, failedBy(exchange.TryTimeout)), Decision{Reason: "status_code_match=504", Skip: SkipMethod}},
 		{"V-14 connect timeout, one endpoint", nil, answered(0, failedBy(exchange.ConnectTimeout), alone), Decision{Reason: "connect_failure", Skip: SkipNoOtherHost}},
 		{"V-15 connect timeout, two endpoints", nil, answered(0, failedBy(exchange.ConnectTimeout)), Decision{Retry: true, Reason: "connect_failure"}},
-		{"V-15 polo", polo, answered(0, failedBy(exchange.ConnectTimeout)), Decision{Skip: SkipConnect}},
-		{"polo, refused", polo, answered(0, failedBy(exchange.Dial)), Decision{Skip: SkipConnect}},
+		{"V-15 polo", polo, answered(0, failedBy(exchange.ConnectTimeout)), Decision{Reason: "connect_failure", Skip: SkipConnect}},
+		{"polo, refused", polo, answered(0, failedBy(exchange.Dial)), Decision{Reason: "connect_failure", Skip: SkipConnect}},
 		{"refused by the only endpoint", nil, answered(0, failedBy(exchange.Dial), alone), Decision{Retry: true, Wait: 250 * ms, Reason: "connect_failure"}},
 		{"dial failure is retried though 502 is not listed", func(c *Config) { c.OnStatus = []int{504} }, answered(0, failedBy(exchange.Dial)), Decision{Retry: true, Reason: "connect_failure"}},
 		{"a reset is not", func(c *Config) { c.OnStatus = []int{504} }, answered(0, failedBy(exchange.ResetBeforeFirst)), Decision{Skip: SkipStatus}},
@@ -83,7 +93,7 @@ func TestDecide(t *testing.T) {
 		{"attempts come first", nil, answered(503, overloaded, post, func(f *Facts) { f.Retries = 2; f.InboundRetries = 1 }), Decision{Reason: "header X-Backend-Status=overloaded", Skip: SkipAttempts}},
 		{"method before Retry-Count", nil, answered(502, post, func(f *Facts) { f.InboundRetries = 1 }), Decision{Reason: "status_code_match=502", Skip: SkipMethod}},
 		{"V-21 the path above retried", nil, answered(504, func(f *Facts) { f.InboundRetries = 1; f.ClientGone = true }), Decision{Reason: "status_code_match=504", Skip: SkipRetryCount}},
-		{"V-21 the path below retried", nil, answered(504, func(f *Facts) { f.ResponseRetries = 1 }), Decision{Reason: "status_code_match=504", Skip: SkipRetryCount}},
+		{"V-21 the path below retried", nil, answered(504, with("Retry-Count", "1")), Decision{Reason: "status_code_match=504", Skip: SkipRetryCount}},
 		{"client gone before the deadline", nil, answered(502, within(1), func(f *Facts) { f.ClientGone = true }), Decision{Reason: "status_code_match=502", Skip: SkipClientGone}},
 		{"a policy's own no", nil, answered(503, overloaded, func(f *Facts) { f.Refused = true }), Decision{Skip: SkipRefused}},
 		{"no retries allowed", func(c *Config) { c.MaxRetries = 0 }, answered(502), Decision{}},
@@ -95,7 +105,13 @@ func TestDecide(t *testing.T) {
 			if tt.cfg != nil {
 				tt.cfg(&cfg)
 			}
-			if got := Decide(cfg, tt.f, 0); got != tt.want {
+			got := Decide(cfg, tt.f, 0)
+			got.Index, got.Fallback = 0, "" // tested elsewhere
+			explained, _ := Explain(cfg, tt.f, 0)
+			if explained.Index, explained.Fallback = 0, ""; explained != got {
+				t.Errorf("explained as %+v", explained)
+			}
+			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
@@ -107,7 +123,11 @@ func TestPolicies_V6(t *testing.T) {
 	a, b := bench(), bench()
 	a.OnStatus, b.OnStatus = []int{503, 504}, []int{504, 503}
 	f := answered(503, overloaded)
-	if x, y := Decide(a, f, 0), Decide(b, f, 0); x != y || !x.Retry {
+	x, y := Decide(a, f, 0), Decide(b, f, 0)
+	if x.Index != 0 || y.Index != 1 {
+		t.Errorf("matched at %d and %d, want 0 and 1", x.Index, y.Index)
+	}
+	if y.Index = 0; x != y || !x.Retry {
 		t.Errorf("got %+v and %+v, want the same retry", x, y)
 	}
 }
@@ -122,10 +142,10 @@ func TestPolicies_V11(t *testing.T) {
 		{5, 2500 * ms, 2500 * ms}, {6, 2500 * ms, 2500 * ms}, {60, 2500 * ms, 2500 * ms}, {1 << 30, 2500 * ms, 2500 * ms},
 	}
 	for _, tt := range tests {
-		if got := Backoff(cfg, tt.n, 0); got != tt.least {
+		if got := Backoff(cfg, tt.n, 0, 0); got != tt.least {
 			t.Errorf("retry %d without jitter waits %v, want %v", tt.n, got, tt.least)
 		}
-		if got := Backoff(cfg, tt.n, 0.999999); got > tt.top || got < tt.top-ms {
+		if got := Backoff(cfg, tt.n, 0, 0.999999); got > tt.top || got < tt.top-ms {
 			t.Errorf("retry %d with all jitter waits %v, want just under %v", tt.n, got, tt.top)
 		}
 	}

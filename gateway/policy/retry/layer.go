@@ -2,7 +2,6 @@ package retry
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +12,12 @@ import (
 // Deps are what a Layer needs beside its Config.
 type Deps struct {
 	Upstream  string
-	Endpoints int            // how many the upstream has
+	Endpoints int // how many the upstream has
+	// OtherHost reports whether an endpoint that is none of tries could be picked
+	// at now; nil: there is one as long as fewer than Endpoints were tried.
+	OtherHost func(tries []retrylog.Try, now time.Time) bool
 	Budget    *Budget        // nil: no budget
+	Rates     *Rates         // nil: the error-rate gate stays open
 	Log       Log            // nil: no lines
 	Rand      func() float64 // in [0, 1), for the jitter; nil: no jitter
 }
@@ -28,101 +31,209 @@ func Layer(cfg Config, d Deps) exchange.Layer {
 	if d.Rand == nil {
 		d.Rand = func() float64 { return 0 }
 	}
+	r := retrier{cfg: cfg, deps: d, sees: cfg.sees()}
+	if d.Budget != nil {
+		r.concurrent = d.Budget.Config().Kind == Concurrency
+	}
 	return func(next exchange.Service) exchange.Service {
-		return &retrier{cfg: cfg, deps: d, next: next}
+		own := r
+		own.next = next
+		if !cfg.Active() {
+			return exchange.Func(own.once)
+		}
+		return &own
 	}
 }
 
 type retrier struct {
-	cfg  Config
-	deps Deps
-	next exchange.Service
+	cfg        Config
+	deps       Deps
+	sees       sight
+	concurrent bool // the kind of the budget, as this snapshot knows it
+	next       exchange.Service
 }
 
 type silent struct{}
 
 func (silent) Retry(Line) {}
 
+// once serves a route without retries.
+func (r *retrier) once(x *exchange.Exchange) error {
+	tell(&x.Request.Head, x.InboundRetries)
+	err := r.next.Serve(x)
+	if err != nil {
+		if refusal, ok := errors.AsType[*exchange.Refusal](err); ok {
+			x.Event.FirstStatus = refusal.Status
+		} else {
+			x.Event.FirstStatus = failureOf(err).Status()
+		}
+		return err
+	}
+	x.Event.FirstStatus = x.Response.Judged()
+	tell(&x.Response.Head, ParseCount(x.Response.Head.Get(countHeader)))
+	return nil
+}
+
+// course is what a request is in the course of its tries.
+type course struct {
+	start   time.Time
+	began   time.Time // of the try
+	retries int
+	waited  time.Duration // before the try
+	mark    int           // of the try's enders
+	seen    int           // tries in the event before it
+	below   int           // retries that its answer says were made below
+}
+
 // Serve makes the first try and those that Decide asks for.
 func (r *retrier) Serve(x *exchange.Exchange) error {
-	var start time.Time
-	active := r.cfg.Enabled && r.cfg.MaxRetries > 0
-	if active {
-		start = time.Now()
-		replay := r.cfg.ReplayCap
-		if replay == 0 {
-			replay = DefaultReplayCap
-		}
-		x.Request.Body.Keep(replay)
-		if r.deps.Budget != nil {
-			r.deps.Budget.Deposit(start)
+	u := course{start: time.Now()}
+	u.began = u.start
+	replay := r.cfg.ReplayCap
+	if replay == 0 {
+		replay = DefaultReplayCap
+	}
+	x.Request.Body.Keep(replay)
+	if b := r.deps.Budget; b != nil {
+		b.arrived(u.start)
+		if r.concurrent {
+			b.active.Add(1)
+			x.OnEnd((*request)(b))
 		}
 	}
-	var waited time.Duration
-	for retries := 0; ; retries++ {
-		tell(&x.Request.Head, x.InboundRetries+retries)
-		mark := x.Mark()
-		err := r.next.Serve(x)
-		if retries == 0 && err == nil && r.passes(x) {
+	for ; ; u.retries++ {
+		tell(&x.Request.Head, x.InboundRetries+u.retries)
+		u.mark, u.seen = x.Mark(), len(x.Event.Tries)
+		if u.retries > 0 && r.concurrent {
+			x.OnEnd((*retried)(r.deps.Budget)) // above the mark: it ends with the try
+		}
+		err := r.try(x, &u)
+		if u.retries == 0 && err == nil && r.passes(x, &u) {
 			return nil
 		}
-		if try := x.Try(); try != nil && retries > 0 {
-			try.WaitMS = waited.Milliseconds()
-		}
-		f := r.facts(x, err, retries)
-		if retries == 0 {
-			x.Event.FirstStatus = f.StatusOf()
-		}
-		if !active {
-			r.answer(x, f.ResponseRetries)
-			return err
+		f := r.facts(x, err, &u)
+		u.below = f.spentBelow()
+		if u.retries == 0 {
+			r.first(x, &f, err)
 		}
 		d := Decide(r.cfg, f, r.deps.Rand())
+		if r.cfg.Observe {
+			d = r.observe(x, d)
+		}
+		r.note(x, &u, d.Reason, d.Skip)
 		if d.Retry {
-			d.Skip = r.again(x, mark, err, d, retries+1)
+			d.Skip = r.again(x, &u, err, d)
 			if d.Skip == "" {
-				waited = d.Wait
 				continue
 			}
-			return r.giveUp(x, err, true, d, f, retries, start)
+			r.note(x, &u, d.Reason, d.Skip)
+			return r.giveUp(x, err, true, d, &f, &u)
 		}
 		if d.Skip != "" || d.Reason != "" {
 			if err != nil {
-				x.EndTo(mark, exchange.Classify(err, 0))
+				x.EndTo(u.mark, exchange.Classify(err, 0))
 			}
-			return r.giveUp(x, err, false, d, f, retries, start)
+			return r.giveUp(x, err, false, d, &f, &u)
 		}
 		x.Drop() // a good answer: those before it are of no use
-		r.finish(x, Succeeded, retries, start)
-		r.answer(x, retries+f.ResponseRetries)
+		r.earn(time.Now())
+		r.finish(x, Succeeded, x.Response.Judged(), &u)
+		tell(&x.Response.Head, u.retries+u.below)
 		return nil
 	}
 }
 
 // passes lets a first answer through that is no failure. Decide would say the
 // same of it; this is for nearly every request, and asks for no facts.
-func (r *retrier) passes(x *exchange.Exchange) bool {
+func (r *retrier) passes(x *exchange.Exchange, u *course) bool {
 	status := x.Response.Judged()
-	if status >= 500 || slices.Contains(r.cfg.OnStatus, status) {
+	if r.sees.status(status) || r.sees.late > 0 && time.Since(u.began) >= r.sees.late {
 		return false
 	}
 	x.Event.FirstStatus = status
+	if r.deps.Rates != nil {
+		r.deps.Rates.Observe(u.start, false)
+	}
+	r.earn(u.start)
 	if spent, ok := x.Response.Head.Lookup(countHeader); ok {
-		r.answer(x, ParseCount(spent))
+		tell(&x.Response.Head, ParseCount(spent))
 	}
 	return true
 }
 
+func (r *retrier) earn(now time.Time) {
+	if r.deps.Budget != nil {
+		r.deps.Budget.ended(now)
+	}
+}
+
+// first takes in how the first try went.
+func (r *retrier) first(x *exchange.Exchange, f *Facts, err error) {
+	if x.Event.FirstStatus = f.StatusOf(); r.deps.Rates == nil {
+		return
+	}
+	switch exchange.Classify(err, f.Status) {
+	case retrylog.OK:
+		r.deps.Rates.Observe(f.Now, false)
+	case retrylog.UpstreamFailure, retrylog.Timeout:
+		r.deps.Rates.Observe(f.Now, true)
+		f.TooManyErrors = r.deps.Rates.Shut(r.cfg.Gate, f.Now)
+	}
+}
+
+// note writes what was decided to the try it is about, which a refusal has none of.
+func (r *retrier) note(x *exchange.Exchange, u *course, reason, skip string) {
+	if len(x.Event.Tries) > u.seen {
+		try := x.Try()
+		try.Reason, try.Skip = reason, skip
+	}
+}
+
+// observe makes of a decision the one of a policy that only looks on.
+func (r *retrier) observe(x *exchange.Exchange, d Decision) Decision {
+	would := ""
+	switch {
+	case d.Retry && !r.afford(time.Now()):
+		d.Skip = SkipBudget
+	case d.Retry:
+		would, d.Skip = "retry:"+d.Reason, SkipObserved
+		if r.concurrent {
+			r.deps.Budget.retrying.Add(-1) // nothing is under way
+		}
+	case d.Fallback == Return503:
+		would = "retry:" + string(Return503)
+	}
+	d.Retry, d.Wait, d.Fallback = false, 0, PassThrough
+	if would != "" {
+		if x.Event.Observed != "" {
+			would = x.Event.Observed + "," + would
+		}
+		x.Event.Observed = would
+	}
+	return d
+}
+
+// afford pays for a retry.
+func (r *retrier) afford(now time.Time) bool {
+	switch {
+	case r.deps.Budget == nil:
+		return true
+	case r.concurrent:
+		return r.deps.Budget.take()
+	}
+	return r.deps.Budget.Withdraw(now)
+}
+
 // again sets the failed try aside, waits, and pays for the next one. It returns
 // why there is none after all.
-func (r *retrier) again(x *exchange.Exchange, mark int, err error, d Decision, n int) (skip string) {
+func (r *retrier) again(x *exchange.Exchange, u *course, err error, d Decision) (skip string) {
 	// The line is about to be written: the strings of the head are still there.
-	line := Line{At: time.Now(), Message: Triggered, Status: x.Response.Judged(), Retry: n, Backoff: d.Wait, Reason: d.Reason}
+	line := Line{At: time.Now(), Message: Triggered, Status: x.Response.Judged(), Retry: u.retries + 1, Backoff: d.Wait, Reason: d.Reason}
 	if err != nil {
 		line.Status = failureOf(err).Status()
-		x.EndTo(mark, exchange.Classify(err, 0))
+		x.EndTo(u.mark, exchange.Classify(err, 0))
 	} else {
-		x.Hold(mark, exchange.Classify(nil, x.Response.Judged()))
+		x.Hold(u.mark, exchange.Classify(nil, x.Response.Judged()))
 	}
 	if err := x.Wait(d.Wait, nil); err != nil {
 		if errors.Is(err, exchange.ErrClientGone) {
@@ -133,8 +244,9 @@ func (r *retrier) again(x *exchange.Exchange, mark int, err error, d Decision, n
 	if x.Request.Body.Rewind() != nil {
 		return SkipBody
 	}
+	u.waited, u.began = d.Wait, time.Now()
 	x.Event.RetryWaitMS += d.Wait.Milliseconds()
-	if r.deps.Budget != nil && !r.deps.Budget.Withdraw(time.Now()) {
+	if !r.afford(u.began) {
 		return SkipBudget
 	}
 	if x.Event.Reason == "" {
@@ -146,7 +258,7 @@ func (r *retrier) again(x *exchange.Exchange, mark int, err error, d Decision, n
 
 // giveUp answers with the best there is: the last answer an upstream gave, be it
 // an older one, else the error. held says that the try's own answer is set aside.
-func (r *retrier) giveUp(x *exchange.Exchange, err error, held bool, d Decision, f Facts, retries int, start time.Time) error {
+func (r *retrier) giveUp(x *exchange.Exchange, err error, held bool, d Decision, f *Facts, u *course) error {
 	switch {
 	case held && d.Skip == SkipClientGone:
 		x.Drop() // there is nobody to give the older answer to
@@ -161,29 +273,30 @@ func (r *retrier) giveUp(x *exchange.Exchange, err error, held bool, d Decision,
 	if x.Event.Skip == "" {
 		x.Event.Skip = d.Skip
 	}
-	if d.Skip != SkipAttempts || retries == 0 {
-		r.log(x, Line{At: time.Now(), Message: Skipped, Status: f.StatusOf(), Retry: retries, Reason: d.Reason, Skip: d.Skip})
+	if d.Skip != SkipAttempts || u.retries == 0 {
+		r.log(x, Line{At: time.Now(), Message: Skipped, Status: f.StatusOf(), Retry: u.retries, Reason: d.Reason, Skip: d.Skip})
 	}
-	failed := d.Reason != "" || f.Refused && retries > 0
-	if r.cfg.Fallback == Return503 && failed && d.Skip != SkipClientGone {
+	fallback := d.Fallback
+	if f.Refused && u.retries > 0 && !r.cfg.Observe { // a try that failed went before
+		fallback = r.cfg.Fallback
+	}
+	if fallback == Return503 && d.Skip != SkipClientGone {
 		r.replace(x)
 		err = nil
 	}
-	if retries > 0 && err == nil {
-		r.finish(x, Failed, retries, start)
-	} else if retries > 0 {
-		r.finishAs(x, Failed, f.StatusOf(), retries, start)
+	if err != nil {
+		r.finish(x, Failed, f.StatusOf(), u)
+		return err
 	}
-	if err == nil {
-		r.answer(x, retries+f.ResponseRetries)
-	}
-	return err
+	r.finish(x, Failed, x.Response.Judged(), u)
+	tell(&x.Response.Head, u.retries+u.below)
+	return nil
 }
 
 // replace puts a plain 503 where the upstream's answer was. Its Retry-After is
 // kept: it is the one thing in it that the client can act upon.
 func (r *retrier) replace(x *exchange.Exchange) {
-	after, ok := x.Response.Head.Lookup("Retry-After")
+	after, ok := x.Response.Head.Lookup(retryAfter)
 	after = strings.Clone(after)
 	if body := x.Response.Body; body != nil {
 		_ = body.Close() // the connection goes back or is given up
@@ -194,94 +307,20 @@ func (r *retrier) replace(x *exchange.Exchange) {
 		Status: 503, Head: x.Response.Head, Trailer: x.Response.Trailer, Local: true,
 	}
 	if ok {
-		x.Response.Head.Add("Retry-After", after)
+		x.Response.Head.Add(retryAfter, after)
 	}
 	x.Event.Degraded = string(Return503)
 }
 
-func (r *retrier) facts(x *exchange.Exchange, err error, retries int) Facts {
-	now := time.Now()
-	f := Facts{
-		Retries: retries, Method: x.Request.Method, Now: now,
-		Replayable: x.Request.Body.Replayable(), InboundRetries: x.InboundRetries,
-		OtherHost: tried(x.Event.Tries) < r.deps.Endpoints,
-	}
-	f.Remaining, f.HasDeadline = x.Remaining(now)
-	f.HasKey = x.Request.Head.Get("Idempotency-Key") != ""
-	f.ClientGone = x.Cause() != nil
-	if err == nil {
-		head := &x.Response.Head
-		f.Status = x.Response.Judged()
-		f.RetryAfter, f.HasRetryAfter = head.Lookup("Retry-After")
-		if f.HasRetryAfter { // garbage is no header at all
-			_, f.HasRetryAfter = ParseRetryAfter(f.RetryAfter, now)
-		}
-		f.BackendStatus = backendStatus(head)
-		f.ResponseRetries = ParseCount(head.Get("Retry-Count"))
-		return f
-	}
-	if refusal, refused := errors.AsType[*exchange.Refusal](err); refused {
-		f.Refused, f.Status = true, refusal.Status
-		return f
-	}
-	ue := failureOf(err)
-	f.Kind, f.Unprocessed = ue.Kind, ue.Unprocessed
-	return f
-}
-
-// failureOf sees every error as a failed try; one without a kind has the
-// deadline or the client for a cause.
-func failureOf(err error) *exchange.UpstreamError {
-	if ue, ok := errors.AsType[*exchange.UpstreamError](err); ok {
-		return ue
-	}
-	switch exchange.Classify(err, 0) {
-	case retrylog.ClientAbort:
-		return &exchange.UpstreamError{Kind: exchange.Canceled, Err: err}
-	case retrylog.Timeout:
-		return &exchange.UpstreamError{Kind: exchange.TryTimeout, Err: err}
-	}
-	return &exchange.UpstreamError{Kind: exchange.BadResponse, Err: err}
-}
-
-// backendStatus looks at every field of the name: any of several may match.
-func backendStatus(head *exchange.Head) string {
-	for _, f := range head.Fields() {
-		if f.Value == "overloaded" && strings.EqualFold(f.Name, "X-Backend-Status") {
-			return f.Value
-		}
-	}
-	return head.Get("X-Backend-Status")
-}
-
-// tried counts the different endpoints that were asked.
-func tried(tries []retrylog.Try) (n int) {
-	for i := range tries {
-		same := func(t retrylog.Try) bool { return t.Endpoint == tries[i].Endpoint }
-		if !slices.ContainsFunc(tries[:i], same) {
-			n++
-		}
-	}
-	return n
-}
-
-func (r *retrier) finish(x *exchange.Exchange, m Message, retries int, start time.Time) {
-	r.finishAs(x, m, x.Response.Judged(), retries, start)
-}
-
-func (r *retrier) finishAs(x *exchange.Exchange, m Message, status, retries int, start time.Time) {
-	if retries == 0 {
+func (r *retrier) finish(x *exchange.Exchange, m Message, status int, u *course) {
+	if u.retries == 0 {
 		return
 	}
 	now := time.Now()
-	r.log(x, Line{At: now, Message: m, Status: status, Retry: retries, Latency: now.Sub(start), Reason: x.Event.Reason})
+	r.log(x, Line{At: now, Message: m, Status: status, Retry: u.retries, Latency: now.Sub(u.start), Reason: x.Event.Reason})
 }
 
 func (r *retrier) log(x *exchange.Exchange, l Line) {
 	l.RequestID, l.Upstream = x.Event.RequestID, r.deps.Upstream
 	r.deps.Log.Retry(l)
 }
-
-// answer tells the path below us and ours together, so that the hop above makes
-// no retries of its own.
-func (r *retrier) answer(x *exchange.Exchange, spent int) { tell(&x.Response.Head, spent) }
