@@ -27,6 +27,8 @@ func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 		g.trace,
 		// Refusals are events too, and only here an error becomes a status.
 		g.record(s, r),
+		// Drills of our own callers: outside every policy, inside the record.
+		fault.Layer(g.cfg.Faults, fault.Site{Service: r.Service, Route: r.Name, Exempt: r.NoFaults, Edge: true}),
 		// Before a byte of the body is read, or kept.
 		bodyLimit(r.MaxBody),
 		// Above the clocks: how fast a client sends is not the upstream's fault.

@@ -102,15 +102,35 @@ func (x *Exchange) Remaining(now time.Time) (left time.Duration, ok bool) {
 // Wait sleeps for d, or until gone is closed. It is the only sleep of the data
 // plane: a deadline ends it with context.DeadlineExceeded, a cancel with its cause.
 func (x *Exchange) Wait(d time.Duration, gone <-chan struct{}) error {
+	return x.WaitBy(nil, d, gone)
+}
+
+// Alarm rings once, when d is over; stop takes it back.
+type Alarm interface {
+	After(d time.Duration) (over <-chan struct{}, stop func())
+}
+
+// WaitBy is Wait by another clock than the runtime's timers; nil is those.
+func (x *Exchange) WaitBy(a Alarm, d time.Duration, gone <-chan struct{}) error {
 	late := false
 	if left, ok := x.Remaining(time.Now()); ok && left < d {
 		d, late = left, true
 	}
 	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
+		var timer <-chan time.Time
+		var over <-chan struct{}
+		if a == nil {
+			t := time.NewTimer(d)
+			defer t.Stop()
+			timer = t.C
+		} else {
+			ring, stop := a.After(d)
+			defer stop()
+			over = ring
+		}
 		select {
-		case <-timer.C:
+		case <-timer:
+		case <-over:
 		case <-gone:
 			return x.Cause()
 		case <-x.Done():

@@ -116,8 +116,8 @@ func FuzzHitTry(f *testing.F) {
 		if try < 0 {
 			return
 		}
-		if hitTry(seed, id, try, ppm) != Hit(seed, fmt.Sprintf("%s#%d", id, try), ppm) {
-			t.Fatal("hitTry and Hit differ")
+		if under(hashTry(seed, id, try), ppm) != Hit(seed, fmt.Sprintf("%s#%d", id, try), ppm) {
+			t.Fatal("hashTry and Hit differ")
 		}
 		// Growing the share never loses a hit: a search may bisect it.
 		if Hit(seed, id, ppm) && ppm < math.MaxInt64 && !Hit(seed, id, ppm+1) {

@@ -10,8 +10,8 @@ import "math/bits"
 // its id alone.
 func Hit(seed, key string, ppm int64) bool { return under(hash(seed, key), ppm) }
 
-// hitTry is Hit for a try, without building its key.
-func hitTry(seed, id string, try int, ppm int64) bool {
+// hashTry hashes the key of a try without building it.
+func hashTry(seed, id string, try int) uint64 {
 	h := add(begin(seed), id)
 	h = addByte(h, '#')
 	var buf [20]byte
@@ -26,7 +26,7 @@ func hitTry(seed, id string, try int, ppm int64) bool {
 	for _, c := range buf[i:] {
 		h = addByte(h, c)
 	}
-	return under(mix(h), ppm)
+	return mix(h)
 }
 
 // under scales h to [0, 1e6) by one multiplication: exact to 1e-6, no modulo bias

@@ -3,12 +3,11 @@ package fault
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/internal/retrylog"
 )
 
 // Site is where a Layer stands: the route whose tries it sees.
@@ -16,14 +15,16 @@ type Site struct {
 	Service, Route string
 	// Exempt is for health, login and control routes: nothing is ever injected.
 	Exempt bool
+	// Edge is the outer of the two positions.
+	Edge bool
 }
 
-// start reads the clock once, for the base of a Table.
-func start() time.Time { return time.Now() }
+// clock is what this package knows the time by.
+func clock() time.Time { return time.Now() }
 
-// Layer injects what t holds for the site into single tries. It stands innermost,
-// below the timeout of the try, so that everything above reacts as if the
-// upstream had done it.
+// Layer injects what t holds for the site. It stands innermost, below the timeout
+// of the try, so that everything above reacts as if the upstream had done it; at
+// the edge it stands outermost, and reacts to nobody.
 func Layer(t *Table, s Site) exchange.Layer {
 	return func(next exchange.Service) exchange.Service {
 		if s.Exempt {
@@ -39,24 +40,64 @@ type injector struct {
 	next  exchange.Service
 }
 
-// Serve lets x through, after what is due was done to it. Latencies of all faults
-// that hit add up; the first error that hits answers, after them.
+// Serve lets x through, after what is due was done to it.
 func (i *injector) Serve(x *exchange.Exchange) error {
 	live := i.table.live.Load()
 	if live == nil {
 		return i.next.Serve(x)
 	}
-	cells := live.byService[i.site.Service]
+	cells := live.at(i.site.Edge)[i.site.Service]
 	if len(cells) == 0 {
 		return i.next.Serve(x)
 	}
 	return i.serve(x, cells)
 }
 
+// hit is a fault that x is hit by, with the hash that said so.
+type hit struct {
+	*cell
+	hash uint64
+}
+
+// due is what hits one try, in the order in which it acts.
+type due struct {
+	before, after []hit // latencies
+	abort         *cell // what ends the try; nil: nothing does
+	headers       []*cell
+	bodies        []hit
+	duplicate     *cell
+	touched       []*cell
+}
+
+func (d *due) none() bool {
+	return len(d.before)+len(d.after)+len(d.headers)+len(d.bodies) == 0 && d.abort == nil && d.duplicate == nil
+}
+
+func (d *due) add(c *cell, h uint64) {
+	switch c.Kind {
+	case Latency:
+		if c.Side != ResponseSide {
+			d.before = append(d.before, hit{c, h})
+		}
+		if c.Side == ResponseSide || c.Side == BothSides {
+			d.after = append(d.after, hit{c, h})
+		}
+	case Header:
+		d.headers = append(d.headers, c)
+	case Truncate, Corrupt, Body, Drip:
+		d.bodies = append(d.bodies, hit{c, h})
+	case Duplicate:
+		d.duplicate = c
+	default:
+		if d.abort == nil {
+			d.abort = c
+		}
+	}
+}
+
 func (i *injector) serve(x *exchange.Exchange, cells []*cell) error {
-	at := i.table.since(time.Now())
-	var few [4]*cell // more are rare, and may allocate
-	due, abort := few[:0], (*cell)(nil)
+	at := i.table.since(clock())
+	var d due
 	for n, c := range cells {
 		if c.left(at) <= 0 || !c.aims(x, i.site) {
 			continue
@@ -64,38 +105,15 @@ func (i *injector) serve(x *exchange.Exchange, cells []*cell) error {
 		if !counted(cells[:n], c, x, i.site, at) {
 			c.counts.attempts.Add(1)
 		}
-		if !c.hits(x) {
-			continue
-		}
-		switch {
-		case c.Kind == Latency:
-			due = append(due, c)
-		case abort == nil:
-			abort = c
+		// A try has one end: what could only come second is not drawn for First.
+		if h, ok := c.hits(x, at); ok && !(c.ends() && d.abort != nil) && c.take() {
+			d.add(c, h)
 		}
 	}
-	if len(due) == 0 && abort == nil {
+	if d.none() {
 		return i.next.Serve(x)
 	}
-	touched, err := i.delay(x, due)
-	if err != nil {
-		return err
-	}
-	// Whoever was asleep may have outlived the error's lease.
-	if abort != nil && abort.left(i.table.since(time.Now())) > 0 {
-		touch(x, abort, touched)
-		abort.answer(x)
-		return nil
-	}
-	return i.next.Serve(x)
-}
-
-// aims reports whether the fault's target holds x.
-func (c *cell) aims(x *exchange.Exchange, s Site) bool {
-	t := &c.Target
-	return (len(t.Routes) == 0 || slices.Contains(t.Routes, s.Route)) &&
-		(t.Endpoint == "" || t.Endpoint == x.Endpoint) &&
-		(len(t.Callers) == 0 || slices.Contains(t.Callers, x.Event.Caller))
+	return i.inject(x, &d)
 }
 
 // counted reports whether an earlier fault of the same run counted this try.
@@ -108,42 +126,80 @@ func counted(before []*cell, c *cell, x *exchange.Exchange, s Site, at int64) bo
 	return false
 }
 
-func (c *cell) hits(x *exchange.Exchange) bool {
-	if c.Key == KeyRequest {
-		return Hit(c.Seed, x.Event.RequestID, c.PPM)
+// inject does to x what is due. Whoever was asleep may have outlived the lease of
+// what comes next, so each part asks anew.
+func (i *injector) inject(x *exchange.Exchange, d *due) error {
+	if err := i.delay(x, d, d.before); err != nil {
+		return err
 	}
-	return hitTry(c.Seed, x.Event.RequestID, max(len(x.Event.Tries), 1), c.PPM)
+	if c := d.abort; c != nil && c.Phase != AfterUpstream && i.alive(c) {
+		return i.end(x, d, c)
+	}
+	restore := i.changeRequest(x, d)
+	mark := x.Mark()
+	err := i.ask(x, d, mark)
+	restore()
+	if err != nil {
+		return err
+	}
+	if c := d.abort; c != nil && c.Phase == AfterUpstream && i.alive(c) {
+		x.EndTo(mark, retrylog.UpstreamFailure)
+		return i.end(x, d, c)
+	}
+	if err := i.delay(x, d, d.after); err != nil {
+		x.EndTo(mark, exchange.Classify(err, 0))
+		return err
+	}
+	i.changeAnswer(x, d)
+	return nil
 }
 
-// delay sleeps for each of due in turn, which is their sum, and each part ends
-// early when its own fault is disarmed or its lease runs out. It returns those
-// that had an effect, in the memory of due.
-func (i *injector) delay(x *exchange.Exchange, due []*cell) (touched []*cell, err error) {
-	if len(due) == 0 {
-		return nil, nil
+// ask sends x on, twice where it is to be doubled.
+func (i *injector) ask(x *exchange.Exchange, d *due, mark int) error {
+	c := d.duplicate
+	if c == nil || !i.alive(c) {
+		return i.next.Serve(x)
 	}
-	// Every sleeper holds a request's memory: beyond the cap a fault is not
-	// injected, rather than the gateway brought down by its own drill.
-	if i.table.sleeps.Add(1) > i.table.most.Load() {
-		i.table.sleeps.Add(-1)
-		i.table.missed.Add(int64(len(due)))
-		return nil, nil
+	if !x.Request.Body.Empty() && !x.Request.Body.Replayable() {
+		i.table.missed.Add(1)
+		return i.next.Serve(x)
 	}
-	defer i.table.sleeps.Add(-1)
-	began := time.Now()
+	i.touch(x, d, c)
+	err := i.next.Serve(x)
+	if cause := x.Cause(); cause != nil || x.Request.Body.Rewind() != nil {
+		return err
+	}
+	if err == nil {
+		x.EndTo(mark, exchange.Classify(nil, x.Response.Judged()))
+	}
+	return i.next.Serve(x)
+}
+
+func (i *injector) alive(c *cell) bool { return c.left(i.table.since(clock())) > 0 }
+
+// delay sleeps for each of list in turn, which is their sum, and each part ends
+// early when its own fault is disarmed or its lease runs out.
+func (i *injector) delay(x *exchange.Exchange, d *due, list []hit) (err error) {
+	if len(list) == 0 {
+		return nil
+	}
+	if !i.table.enter() {
+		i.table.missed.Add(int64(len(list)))
+		return nil
+	}
+	defer i.table.leave()
+	began := clock()
 	var planned time.Duration
 	cut := false
-	touched = due[:0]
-	for _, c := range due {
-		d := time.Duration(c.LatencyMS) * time.Millisecond
-		if c.left(i.table.since(time.Now())) <= 0 {
+	for _, c := range list {
+		if !i.alive(c.cell) {
 			continue // disarmed while an earlier one was slept for
 		}
-		touch(x, c, touched)
-		touched = append(touched, c)
-		planned += d
+		i.touch(x, d, c.cell)
+		wait := c.latency(c.hash)
+		planned += wait
 		var whole bool
-		whole, err = i.sleep(x, c, d)
+		whole, err = i.sleep(x, c.cell, wait)
 		cut = cut || !whole
 		if err != nil {
 			break
@@ -151,18 +207,18 @@ func (i *injector) delay(x *exchange.Exchange, due []*cell) (touched []*cell, er
 	}
 	if try := x.Try(); try != nil {
 		try.PlannedUS += planned.Microseconds()
-		try.ActualUS += time.Since(began).Microseconds()
+		try.ActualUS += clock().Sub(began).Microseconds()
 		try.CutShort = try.CutShort || cut
 	}
-	return touched, err
+	return err
 }
 
 // sleep waits for d and reports whether it could do so to the end. The lease may
 // be renewed meanwhile, so it is looked at again whenever it seems to run out.
 func (i *injector) sleep(x *exchange.Exchange, c *cell, d time.Duration) (whole bool, err error) {
-	end := time.Now().Add(d)
+	end := clock().Add(d)
 	for {
-		now := time.Now()
+		now := clock()
 		left := end.Sub(now)
 		if left <= 0 {
 			return true, nil
@@ -171,7 +227,7 @@ func (i *injector) sleep(x *exchange.Exchange, c *cell, d time.Duration) (whole 
 		if lease <= 0 {
 			return false, nil
 		}
-		if err := x.Wait(min(left, lease), c.gone); err != nil {
+		if err := x.WaitBy(i.table.alarm, min(left, lease), c.gone); err != nil {
 			return false, i.asUpstream(x, err)
 		}
 	}
@@ -179,46 +235,26 @@ func (i *injector) sleep(x *exchange.Exchange, c *cell, d time.Duration) (whole 
 
 // asUpstream is the error the wire would give had the upstream been that slow.
 func (i *injector) asUpstream(x *exchange.Exchange, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) && !i.site.Edge {
 		return &exchange.UpstreamError{Kind: exchange.TryTimeout, Endpoint: x.Endpoint, Err: err}
+	}
+	if i.site.Edge {
+		return err
 	}
 	return &exchange.UpstreamError{Kind: exchange.Canceled, Endpoint: x.Endpoint, Err: err}
 }
 
 // touch writes into the event that c has a hand in this try: the first fault and
 // the first run are named. A run counts a try once, however many of its faults hit.
-func touch(x *exchange.Exchange, c *cell, before []*cell) {
+func (i *injector) touch(x *exchange.Exchange, d *due, c *cell) {
 	if x.Event.Experiment == "" {
 		x.Event.Experiment = c.Run
 	}
 	if try := x.Try(); try != nil && try.Fault == "" {
 		try.Fault = c.ID
 	}
-	if !slices.ContainsFunc(before, func(b *cell) bool { return b.counts == c.counts }) {
+	if !slices.ContainsFunc(d.touched, func(b *cell) bool { return b.counts == c.counts }) {
 		c.counts.injected.Add(1)
 	}
-}
-
-// answer fills in what the upstream is said to have answered.
-func (c *cell) answer(x *exchange.Exchange) {
-	r := &x.Response
-	r.Status = c.Status
-	typed := false
-	for _, f := range c.headers {
-		typed = typed || strings.EqualFold(f.Name, "Content-Type")
-		r.Head.Add(f.Name, f.Value)
-	}
-	if c.Body == "" || x.Request.Method == "HEAD" {
-		r.Length = 0
-		return
-	}
-	if !typed {
-		kind := "text/plain; charset=utf-8"
-		if strings.HasPrefix(c.Body, "{") || strings.HasPrefix(c.Body, "[") {
-			kind = "application/json"
-		}
-		r.Head.Add("Content-Type", kind)
-	}
-	r.Length = int64(len(c.Body))
-	r.Body = io.NopCloser(strings.NewReader(c.Body))
+	d.touched = append(d.touched, c)
 }

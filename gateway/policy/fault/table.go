@@ -56,6 +56,7 @@ type Table struct {
 	sleeps atomic.Int64 // tries asleep now
 	most   atomic.Int64 // how many may be
 	missed atomic.Int64 // faults due that were not injected, for want of room
+	alarm  exchange.Alarm
 
 	mu     sync.Mutex
 	caps   Caps
@@ -63,8 +64,24 @@ type Table struct {
 	counts map[[2]string]*counts // by run and service, kept when the run is over
 }
 
-// snapshot is what is armed: never changed, only replaced.
-type snapshot struct{ byService map[string][]*cell }
+// snapshot is what is armed, by service: never changed, only replaced.
+type snapshot struct{ upstream, edge map[string][]*cell }
+
+func newSnapshot() *snapshot {
+	return &snapshot{upstream: map[string][]*cell{}, edge: map[string][]*cell{}}
+}
+
+func (s *snapshot) at(edge bool) map[string][]*cell {
+	if edge {
+		return s.edge
+	}
+	return s.upstream
+}
+
+func (s *snapshot) add(c *cell) {
+	at := s.at(c.Position == AtEdge)
+	at[c.Target.Service] = append(at[c.Target.Service], c)
+}
 
 // cell is one armed fault. Those who sleep for it hold a pointer to it, so that
 // disarming reaches requests already under way, and a renewal moves until
@@ -73,6 +90,8 @@ type cell struct {
 	Fault
 	hash    string
 	until   atomic.Int64 // nanoseconds since the table's base
+	armed   int64        // since the base: when its ramp began
+	taken   atomic.Int64 // units it claimed of those that First allows
 	gone    chan struct{}
 	headers []exchange.Field
 	counts  *counts
@@ -82,10 +101,27 @@ type counts struct{ attempts, injected atomic.Int64 }
 
 // NewTable returns a table without faults.
 func NewTable(caps Caps) *Table {
-	t := &Table{base: start(), counts: map[[2]string]*counts{}}
+	t := &Table{base: clock(), counts: map[[2]string]*counts{}}
 	t.SetCaps(caps)
 	return t
 }
+
+// SleepBy has latencies slept by a; to be called before the table is used. By
+// default they are slept by the runtime's timers.
+func (t *Table) SleepBy(a exchange.Alarm) { t.alarm = a }
+
+// enter claims room for one more sleeper. Each holds a request's memory: beyond
+// the cap a fault is not injected, rather than the gateway brought down by its
+// own drill.
+func (t *Table) enter() bool {
+	if t.sleeps.Add(1) > t.most.Load() {
+		t.sleeps.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (t *Table) leave() { t.sleeps.Add(-1) }
 
 // SetCaps changes the caps; faults beyond them go at the next Replace.
 func (t *Table) SetCaps(caps Caps) {
@@ -102,7 +138,7 @@ func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.cells()
-	next := &snapshot{byService: map[string][]*cell{}}
+	next := newSnapshot()
 	kept := map[*cell]bool{}
 	seen := map[[2]string]bool{}
 	same := true
@@ -120,11 +156,11 @@ func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) 
 		}
 		c := find(old, l)
 		if c == nil {
-			c, same = t.newCell(l), false
+			c, same = t.newCell(l, now), false
 		}
 		kept[c] = true
 		c.until.Store(int64(l.Until.Sub(t.base)))
-		next.byService[c.Target.Service] = append(next.byService[c.Target.Service], c)
+		next.add(c)
 		armed = append(armed, s)
 	}
 	if same && len(kept) == len(old) {
@@ -142,7 +178,7 @@ func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) 
 // publish stores next, or nil where nothing is armed: that is what makes no
 // fault cost nothing.
 func (t *Table) publish(next *snapshot) {
-	if len(next.byService) == 0 {
+	if len(next.upstream)+len(next.edge) == 0 {
 		t.live.Store(nil)
 		return
 	}
@@ -160,8 +196,8 @@ func find(cells []*cell, l Lease) *cell {
 	return nil
 }
 
-func (t *Table) newCell(l Lease) *cell {
-	c := &cell{Fault: l.Fault, hash: l.Hash, gone: make(chan struct{})}
+func (t *Table) newCell(l Lease, now time.Time) *cell {
+	c := &cell{Fault: l.Fault, hash: l.Hash, gone: make(chan struct{}), armed: t.since(now)}
 	for name, value := range l.Fault.Headers {
 		c.headers = append(c.headers, exchange.Field{Name: name, Value: value})
 	}
@@ -177,8 +213,10 @@ func (t *Table) newCell(l Lease) *cell {
 func (t *Table) cells() []*cell {
 	var out []*cell
 	if s := t.live.Load(); s != nil {
-		for _, cells := range s.byService {
-			out = append(out, cells...)
+		for _, byService := range []map[string][]*cell{s.upstream, s.edge} {
+			for _, cells := range byService {
+				out = append(out, cells...)
+			}
 		}
 	}
 	return out
