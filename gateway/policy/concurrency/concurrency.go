@@ -101,6 +101,7 @@ type Limit struct {
 	due      atomic.Int64 // when the window may be judged, in ns after base
 	epoch    atomic.Int64 // samples of requests sent before it are not looked at
 	adaptive atomic.Bool
+	lowered  atomic.Bool // a probe lasts
 	window   window
 	waiting  queue
 
@@ -165,6 +166,7 @@ func (l *Limit) publish() {
 	if l.probing {
 		n = min(n, l.cfg.ProbeConcurrency)
 	}
+	l.lowered.Store(l.probing)
 	l.allowed.Store(n)
 }
 
@@ -210,8 +212,11 @@ func (l *Limit) Release() {
 // Ready reports whether TryAcquire would find a place; it counts nothing.
 func (l *Limit) Ready() bool { return l.inFlight.Load() < l.allowed.Load() }
 
-// Load is how many are under way, and how many may be.
-func (l *Limit) Load() (inFlight, allowed int64) { return l.inFlight.Load(), l.allowed.Load() }
+// Load is how many are under way, and how many may be; steady is false while that
+// number is lowered for a probe.
+func (l *Limit) Load() (inFlight, allowed int64, steady bool) {
+	return l.inFlight.Load(), l.allowed.Load(), !l.lowered.Load()
+}
 
 // Result is how a request that had a place went, as its head told.
 type Result struct {
