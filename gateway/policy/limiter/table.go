@@ -1,0 +1,167 @@
+package limiter
+
+import (
+	"sync"
+	"time"
+)
+
+// table holds a bucket for each of many keys. A full bucket and none at all are
+// the same thing, so only full ones are ever forgotten. Where a shard has no room
+// left and no full bucket, as under a client that invents keys, a new key shares
+// one of the shard's spare buckets, chosen by its hash: memory stays bounded,
+// nobody who has a bucket loses it, and a stranger shares with few. The hash has
+// a seed of this process, so nobody can choose whom to share with.
+type table struct {
+	shards []shard
+	room   int // buckets in a shard
+}
+
+type shard struct {
+	mu      sync.Mutex
+	pace    pace
+	tats    map[uint64]int64
+	spare   [spares]int64
+	swept   int64
+	spilled int64
+	_       [64]byte // two shards in one line of cache would slow each other
+}
+
+const (
+	maxShards = 64
+	spares    = 64
+	// sweepPause bounds how often a full shard is searched for room.
+	sweepPause = int64(10 * time.Millisecond)
+)
+
+func newTable(p pace, maxKeys int) *table {
+	n := 1
+	for n < maxShards && maxKeys/(2*n) >= 64 {
+		n *= 2
+	}
+	t := &table{shards: make([]shard, n), room: max(maxKeys/n, 1)}
+	for i := range t.shards {
+		t.shards[i].pace = p
+		t.shards[i].tats = map[uint64]int64{}
+	}
+	return t
+}
+
+func (t *table) shard(h uint64) *shard { return &t.shards[h%uint64(len(t.shards))] }
+
+// find returns the tat of h; own is false where it shares a spare bucket. To be
+// called with the lock held.
+func (s *shard) find(h uint64, room int, now int64) (tat int64, own bool) {
+	if tat, own = s.tats[h]; own {
+		return tat, true
+	}
+	if len(s.tats) >= room && now-s.swept >= sweepPause {
+		s.swept = now
+		s.sweep(now)
+	}
+	if len(s.tats) < room {
+		return now, true
+	}
+	return s.spare[h>>32%spares], false
+}
+
+// sweep forgets full buckets.
+func (s *shard) sweep(now int64) {
+	for h, tat := range s.tats {
+		if tat <= now {
+			delete(s.tats, h)
+		}
+	}
+}
+
+func (s *shard) put(h uint64, own bool, tat int64) {
+	if own {
+		s.tats[h] = tat
+	} else {
+		s.spare[h>>32%spares] = tat
+	}
+}
+
+func (t *table) take(h uint64, cost, now int64) Verdict {
+	s := t.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tat, own := s.find(h, t.room, now)
+	v, next := s.pace.take(tat, now, cost)
+	if v.OK {
+		s.put(h, own, next)
+	}
+	if !own {
+		s.spilled++
+	}
+	v.spilled = !own
+	return v
+}
+
+func (t *table) give(h uint64, cost int64, v Verdict) {
+	s := t.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tat, own := s.tats[h]
+	if v.spilled {
+		tat, own = s.spare[h>>32%spares], false
+	} else if !own {
+		return // full again, and forgotten
+	}
+	s.put(h, own, tat-cost*s.pace.each)
+}
+
+func (t *table) spend(h uint64, cost, now int64) {
+	s := t.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tat, own := s.find(h, t.room, now)
+	s.put(h, own, s.pace.spend(tat, now, cost))
+}
+
+func (t *table) spent(h uint64, now int64) int64 {
+	s := t.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tat, own := s.tats[h]
+	if !own {
+		return 0
+	}
+	return s.pace.spent(tat, now)
+}
+
+func (t *table) retarget(p pace, now int64) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		if was := s.pace; was != p {
+			for h, tat := range s.tats {
+				s.tats[h] = was.carry(p, tat, now)
+			}
+			for j, tat := range s.spare {
+				s.spare[j] = was.carry(p, tat, now)
+			}
+			s.pace = p
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (t *table) tick(now int64) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.sweep(now)
+		s.mu.Unlock()
+	}
+}
+
+func (t *table) stats() (keys, spilled int64) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		keys += int64(len(s.tats))
+		spilled += s.spilled
+		s.mu.Unlock()
+	}
+	return keys, spilled
+}
