@@ -35,7 +35,7 @@ var edges = map[string]string{
 	"gateway/front gateway/wire":            "gateway/exchange internal/retrylog",
 	"gateway/policy/...":                    "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
 	"gateway/route":                         "gateway/exchange",
-	"gateway/config":                        "gateway/exchange gateway/route gateway/policy/... internal/conf",
+	"gateway/config":                        "gateway/exchange gateway/route gateway/contract gateway/policy/... internal/conf",
 	"gateway/plan":                          "gateway/policy/fault",
 	"gateway/lease":                         "gateway/plan gateway/policy/fault internal/retrylog",
 	"gateway/quota gateway/internal/window": "",

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"breakwater/gateway/contract"
 	"breakwater/gateway/policy/fault"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
@@ -18,6 +19,8 @@ type Config struct {
 	Upstreams []Upstream `json:"upstreams"`
 	Routes    []Route    `json:"routes"`
 	Services  []Service  `json:"services"`
+	// Contracts say what upstreams have agreed about their answers.
+	Contracts []contract.Resilience `json:"contracts,omitempty"`
 	// Revision is the short form of Hash that events carry; Hash is over the
 	// effective values, so the same configuration written another way has the
 	// same one.

@@ -49,6 +49,7 @@ type parser struct {
 	ponytailAt conf.Node
 	upstreams  []conf.Node // of each upstream: its name
 	serviceAt  []conf.Node
+	contracts  []contractPlaces
 	routes     []routePlaces
 	services   map[string]bool
 }
@@ -81,7 +82,7 @@ func (p *parser) document(d conf.Document) {
 	}
 	m := root.Map()
 	m.Need("apiVersion").Enum("", APIVersion)
-	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "SLO", "Scenario", "GameDay")
+	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "ResilienceContract", "SLO", "Scenario", "GameDay")
 	switch kind {
 	case "Gateway":
 		p.gateway(m)
@@ -91,6 +92,8 @@ func (p *parser) document(d conf.Document) {
 		p.route(m)
 	case "Service":
 		p.service(m)
+	case "ResilienceContract":
+		p.contract(m)
 	}
 }
 
@@ -145,6 +148,7 @@ func (p *parser) crossCheck() {
 		}
 	}
 	p.compile()
+	p.checkContracts()
 	if p.log.Err() != nil {
 		return // the route that uses it may be the one that is mistaken
 	}
