@@ -61,6 +61,7 @@ func try(id string) *exchange.Exchange {
 	x := new(exchange.Exchange)
 	x.Reset()
 	x.Request.Method, x.Event.RequestID = "GET", id
+	x.Request.Body.Set(nil, 0)
 	x.Endpoint = "a:1"
 	x.Event.Tries = append(x.Event.Tries, retrylog.Try{Endpoint: "a:1"})
 	return x
