@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
@@ -31,10 +30,8 @@ func TestRoutingPage(t *testing.T) {
 	if m == nil {
 		t.Fatal("the page has no sample request")
 	}
-	var s Sample
-	d := json.NewDecoder(strings.NewReader(string(m[1])))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
+	s, err := ParseSample(m[1])
+	if err != nil {
 		t.Fatal(err)
 	}
 	a, err := Explain(cfg, s)

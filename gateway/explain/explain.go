@@ -4,50 +4,29 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"breakwater/gateway/config"
-	"breakwater/gateway/exchange"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
+	"breakwater/internal/conf"
 )
-
-// Sample is one exchange to be explained: a request, and how the upstream is
-// supposed to answer every try of it.
-type Sample struct {
-	Method  string            `json:"method"` // "" is GET
-	Host    string            `json:"host,omitempty"`
-	Path    string            `json:"path"`
-	Headers map[string]string `json:"headers,omitempty"`
-	// BodyBytes is the length of the request's body; -1 is unknown.
-	BodyBytes int64 `json:"body_bytes,omitempty"`
-
-	Status          int               `json:"status,omitempty"`
-	ResponseHeaders map[string]string `json:"response_headers,omitempty"`
-	// Failure is how the try ends without an answer: dial, connect_timeout,
-	// try_timeout ...
-	Failure   string `json:"failure,omitempty"`
-	LatencyMS int64  `json:"latency_ms,omitempty"` // of each try
-	// At is when the request comes: time windows are held against it, and a
-	// Retry-After date. Zero is the Unix epoch, so that an explanation does not
-	// depend on when it is asked for.
-	At time.Time `json:"at,omitzero"`
-}
 
 // Answer is what would happen.
 type Answer struct {
 	Route    string `json:"route"` // "unmatched" where none takes the request
+	Service  string `json:"service,omitempty"`
 	Upstream string `json:"upstream,omitempty"`
+	// Endpoints are how many the request can be sent to, those of Tried among them.
+	Endpoints int `json:"endpoints,omitempty"`
 	// Split is how the route shares requests out, where it does. Upstream is then
-	// the caller's own branch where callers stick to one, else the heaviest.
+	// the request's own branch where that can be known, else the heaviest.
 	Split []Share `json:"split,omitempty"`
 	// Mirror is where a copy may go.
 	Mirror *Mirror `json:"mirror,omitempty"`
+	Policy *Policy `json:"policy,omitempty"`
 	Retry  bool    `json:"retry"` // whether any is made
 	// Retries is how many are made where the jitter is least, AtLeast where it is
 	// most: they differ where the deadline falls between.
@@ -55,19 +34,71 @@ type Answer struct {
 	AtLeast int    `json:"retries_at_least"`
 	Reason  string `json:"decision_reason,omitempty"` // of the first retry
 	// Skip is why there is no further one; "" where the answer is no failure.
-	Skip  string `json:"skip_reason,omitempty"`
-	Tries []Try  `json:"tries"`
-	// Status is what the client is told.
-	Status int `json:"status"`
+	Skip string `json:"skip_reason,omitempty"`
+	// Tries are those that are made where the jitter is least.
+	Tries []Try `json:"tries"`
+	// Status is what the client is told, Origin who says it: upstream or gateway.
+	Status int    `json:"status"`
+	Origin string `json:"origin"`
+	// TakesMS is when the answer comes, at the earliest and at the latest.
+	TakesMS   [2]int64   `json:"takes_ms"`
+	WorstCase *WorstCase `json:"worst_case,omitempty"`
+	// Observe: the policy only looks on, and no retry is made.
+	Observe bool     `json:"observe_only,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
 	// Revision of the configuration that was asked.
 	Revision string `json:"config_revision"`
 }
 
-// Try is one call to the upstream: when it begins, and the wait before it.
+// Try is one call to the upstream, and what was made of how it ended.
 type Try struct {
+	RetryNumber int      `json:"retry"`     // 0 for the first
 	BeginsMS    [2]int64 `json:"begins_ms"` // earliest and latest, after the request came
-	WaitMS      [2]int64 `json:"wait_ms"`
-	RetryNumber int      `json:"retry"` // 0 for the first
+	WaitMS      [2]int64 `json:"wait_ms"`   // before it
+	// How it ends: an answer's status, or the failure that took its place.
+	Status    int    `json:"status,omitempty"`
+	Failure   string `json:"failure,omitempty"`
+	LatencyMS int64  `json:"latency_ms"`
+	// Steps are the conditions and gates in the order in which they are asked.
+	Steps []retry.Step `json:"steps"`
+	// What was decided after it: what matched, and why no retry follows.
+	Reason string `json:"decision_reason,omitempty"`
+	Skip   string `json:"skip_reason,omitempty"`
+	// Agreed is what the upstream's contract says of the answer.
+	Agreed *Agreed `json:"agreed,omitempty"`
+	// Recorded is what the gateway decided when it happened, where the sample is a
+	// captured event.
+	Recorded *Recorded `json:"recorded,omitempty"`
+}
+
+// Agreed is an answer's place in its upstream's contract.
+type Agreed struct {
+	Contract string `json:"contract"`
+	Meaning  string `json:"meaning,omitempty"`
+	Reaction string `json:"reaction,omitempty"` // "": the contract says nothing of it
+}
+
+// Policy is the retry policy in force, in short.
+type Policy struct {
+	Enabled     bool   `json:"enabled"`
+	MaxRetries  int    `json:"max_retries"`
+	PerTryMS    int64  `json:"per_try_timeout_ms"`
+	TimeoutMS   int64  `json:"timeout_ms"` // of the request, as the sample shortens it
+	BackoffMS   int64  `json:"backoff_base_ms"`
+	Jitter      string `json:"jitter"`
+	Fallback    string `json:"fallback_strategy"`
+	Rules       int    `json:"rules"`
+	RetryStatus []int  `json:"retry_on_status"`
+}
+
+// WorstCase is what a request on the route can cost when everything fails as
+// slowly as it can.
+type WorstCase struct {
+	Calls int `json:"calls"`
+	// MS is how long all tries and waits may take; what an upstream asks for by
+	// Retry-After comes on top. AnswerMS is when the client has an answer at last.
+	MS       int64 `json:"ms"`
+	AnswerMS int64 `json:"answer_ms"`
 }
 
 // Share is a branch of a split and its part of the requests.
@@ -83,160 +114,133 @@ type Mirror struct {
 	Skip     string `json:"skip_reason,omitempty"`
 }
 
-// Kinds are the failures a Sample may name.
-func Kinds() []string {
-	var out []string
-	for _, k := range []exchange.Kind{exchange.Dial, exchange.ConnectTimeout, exchange.TLS, exchange.Write, exchange.HeaderTimeout,
-		exchange.TryTimeout, exchange.ResetBeforeFirst, exchange.ResetAfterFirst, exchange.BodyCut, exchange.BadResponse} {
-		out = append(out, string(k))
-	}
-	return out
-}
-
-// Explain says what cfg makes of s. The retry budget is taken to be full: it
-// depends on other traffic.
+// Explain says what cfg makes of s. Endpoints are taken to be ready, and breakers
+// and limiters to let the request pass: they depend on other traffic.
 func Explain(cfg *config.Config, s Sample) (Answer, error) {
 	if err := s.check(); err != nil {
 		return Answer{}, err
 	}
-	table, err := route.Compile(cfg.Matches())
+	a := Answer{Route: "unmatched", Origin: "gateway", Revision: cfg.Revision, Tries: []Try{}}
+	r, status, err := find(cfg, s)
 	if err != nil {
-		return Answer{}, fmt.Errorf("explain: %w", err)
+		return Answer{}, err
 	}
-	a := Answer{Route: "unmatched", Revision: cfg.Revision, Tries: []Try{}}
-	i, verdict := table.Find(s.request(), s.routeFacts(cfg))
-	switch verdict {
-	case route.NotFound:
-		a.Status = 404
-		return a, nil
-	case route.NotAllowed:
-		a.Status = 405
+	if status != 0 {
+		a.Status = status
 		return a, nil
 	}
-	r := cfg.Routes[i]
-	a.Route = r.Name
-	endpoints, err := a.place(cfg, r, s)
-	if err != nil {
+	a.Route, a.Service = r.Name, r.Service
+	if a.Endpoints, err = a.place(cfg, r, s); err != nil {
 		return Answer{}, fmt.Errorf("explain: %w", err)
 	}
 	if r.MaxBody > 0 && s.BodyBytes > r.MaxBody {
 		a.Status = 413
 		return a, nil
 	}
-
-	early, reason, skip, status := simulate(r, endpoints, s, 0)
-	late, _, _, _ := simulate(r, endpoints, s, math.Nextafter(1, 0))
-	a.Retries, a.AtLeast = len(early)-1, len(late)-1
-	a.Retry, a.Reason, a.Skip, a.Status = a.Retries > 0, reason, skip, status
-	for n, e := range early {
-		l := e // the most jitter leaves no room for this one
-		if n < len(late) {
-			l = late[n]
-		}
-		a.Tries = append(a.Tries, Try{RetryNumber: n, WaitMS: span(e.wait, l.wait), BeginsMS: span(e.begins, l.begins)})
-	}
+	m := newSimulation(cfg, r, a.Endpoints, &s)
+	a.policy(m)
+	early, late := m.run(0), m.run(math.Nextafter(1, 0))
+	a.take(early, late)
+	a.agreed(cfg, early)
+	a.Notes = m.notes
 	return a, nil
 }
 
-func span(a, b time.Duration) [2]int64 { return [2]int64{a.Milliseconds(), b.Milliseconds()} }
-
-func (s Sample) check() error {
-	switch {
-	case !strings.HasPrefix(s.Path, "/"):
-		return fmt.Errorf("sample: path must begin with /, got %q", s.Path)
-	case s.Failure == "" && (s.Status < 100 || s.Status > 599):
-		return fmt.Errorf("sample: status must be 100 to 599, or failure be given, got %d", s.Status)
-	case s.Failure != "" && !slices.Contains(Kinds(), s.Failure):
-		return fmt.Errorf("sample: failure must be one of %s, got %q", strings.Join(Kinds(), ", "), s.Failure)
-	case s.Failure != "" && s.Status != 0:
-		return errors.New("sample: status and failure must not both be given")
-	case s.LatencyMS < 0:
-		return fmt.Errorf("sample: latency_ms must not be negative, got %d", s.LatencyMS)
-	}
-	return nil
-}
-
-func (s Sample) method() string {
-	if s.Method == "" {
-		return "GET"
-	}
-	return s.Method
-}
-
-func (s Sample) request() *exchange.Request {
-	req := &exchange.Request{Method: s.method(), Host: s.Host, Path: s.Path}
-	for name, value := range s.Headers {
-		req.Head.Add(name, value)
-	}
-	return req
-}
-
-// at is one call of a simulation.
-type at struct{ begins, wait time.Duration }
-
-// simulate runs the request against an upstream that answers every try alike.
-func simulate(r config.Route, endpoints int, s Sample, rand float64) (tries []at, reason, skip string, status int) {
-	elapsed, wait := time.Duration(0), time.Duration(0)
-	for n := 0; ; n++ {
-		tries = append(tries, at{elapsed, wait})
-		left := r.Timeout - elapsed
-		kind, took := exchange.Kind(s.Failure), time.Duration(s.LatencyMS)*time.Millisecond
-		if most := min(positive(r.Retry.PerTry, left), left); took >= most || kind == exchange.TryTimeout {
-			kind, took = exchange.TryTimeout, most
-		}
-		elapsed += took
-		f := s.facts(r, kind, n, n+1 < endpoints)
-		f.HasDeadline, f.Remaining = true, r.Timeout-elapsed
-		d := retry.Decide(r.Retry, f, rand)
-		if !d.Retry {
-			status = f.StatusOf()
-			if r.Retry.Fallback == retry.Return503 && d.Reason != "" {
-				status = 503
+// find finds the route of s, or the status that says there is none.
+func find(cfg *config.Config, s Sample) (r config.Route, status int, err error) {
+	if s.Route != "" {
+		for _, r := range cfg.Routes {
+			if r.Name == s.Route {
+				return r, 0, nil
 			}
-			return tries, reason, d.Skip, status
 		}
-		if reason == "" {
-			reason = d.Reason
+		return r, 0, fmt.Errorf("sample: route must be the name of a Route document, got %q", s.Route)
+	}
+	table, err := route.Compile(cfg.Matches())
+	if err != nil {
+		return r, 0, fmt.Errorf("explain: %w", err)
+	}
+	i, verdict := table.Find(s.request(), s.routeFacts(cfg))
+	switch verdict {
+	case route.NotFound:
+		return r, 404, nil
+	case route.NotAllowed:
+		return r, 405, nil
+	}
+	return cfg.Routes[i], 0, nil
+}
+
+// take makes an answer of the two simulations.
+func (a *Answer) take(early, late outcome) {
+	a.Retries, a.AtLeast = len(early.calls)-1, len(late.calls)-1
+	a.Retry, a.Reason = a.Retries > 0, early.reason
+	a.Skip, a.Status, a.Origin = early.skip, early.status, early.origin
+	a.TakesMS = span(early.ends, late.ends)
+	if a.TakesMS[0] > a.TakesMS[1] { // the most jitter leaves no room for a further try
+		a.TakesMS[0], a.TakesMS[1] = a.TakesMS[1], a.TakesMS[0]
+	}
+	for n, e := range early.calls {
+		l := e
+		if n < len(late.calls) {
+			l = late.calls[n]
 		}
-		wait = d.Wait
-		elapsed += wait
+		t := Try{
+			RetryNumber: n, WaitMS: span(e.wait, l.wait), BeginsMS: span(e.begins, l.begins),
+			Failure: string(e.facts.Kind), LatencyMS: e.facts.Took.Milliseconds(), Steps: e.steps,
+			Reason: e.decision.Reason, Skip: e.skip,
+		}
+		if e.facts.Kind == "" {
+			t.Status = e.facts.Status
+		}
+		a.Tries = append(a.Tries, t)
 	}
 }
 
-func positive(d, def time.Duration) time.Duration {
-	if d > 0 {
-		return d
+func (a *Answer) policy(m *simulation) {
+	p := &m.policy
+	a.Observe = p.Observe && p.Active()
+	a.Policy = &Policy{
+		Enabled: p.Enabled, MaxRetries: p.MaxRetries, PerTryMS: p.PerTry.Milliseconds(), TimeoutMS: m.total.Milliseconds(),
+		BackoffMS: m.base().Milliseconds(), Jitter: string(p.Jitter), Fallback: string(p.Fallback), Rules: max(len(p.Rules), 1), RetryStatus: p.OnStatus,
 	}
-	return def
+	if p.Jitter == "" {
+		a.Policy.Jitter = string(retry.AdditiveBase)
+	}
+	worst := retry.WorstCase(*p)
+	a.WorstCase = &WorstCase{Calls: retry.Amplification(*p), MS: worst.Milliseconds(), AnswerMS: min(worst, m.total).Milliseconds()}
+	if a.Observe {
+		a.WorstCase.Calls, a.WorstCase.MS, a.WorstCase.AnswerMS = 1, p.PerTry.Milliseconds(), min(p.PerTry, m.total).Milliseconds()
+	}
+	if worst > m.total && !a.Observe && p.Active() {
+		m.note("the worst case of %s does not fit into the %s there are: later tries are cut short or not made",
+			conf.FormatDuration(worst), conf.FormatDuration(m.total))
+	}
 }
 
-func (s Sample) facts(r config.Route, kind exchange.Kind, retries int, other bool) retry.Facts {
-	replay := int64(r.Retry.ReplayCap)
-	if replay == 0 {
-		replay = retry.DefaultReplayCap
-	}
-	now := s.now()
-	f := retry.Facts{
-		Retries: retries, Kind: kind, Status: s.Status, Method: s.method(), OtherHost: other, Now: now,
-		Replayable:     s.BodyBytes >= 0 && s.BodyBytes <= replay,
-		HasKey:         find(s.Headers, "Idempotency-Key") != "",
-		InboundRetries: retry.ParseCount(find(s.Headers, "Retry-Count")),
-	}
-	if kind == "" {
-		f.Head = new(exchange.Head)
-		for name, value := range s.ResponseHeaders {
-			f.Head.Add(name, value)
+// agreed looks answers up in the contract of the upstream.
+func (a *Answer) agreed(cfg *config.Config, o outcome) {
+	for i := range cfg.Contracts {
+		c := &cfg.Contracts[i]
+		if c.Upstream != base(a.Upstream) {
+			continue
+		}
+		for n := range a.Tries {
+			t := &a.Tries[n]
+			if t.Failure != "" {
+				continue
+			}
+			t.Agreed = &Agreed{Contract: c.Name}
+			if k := c.Find(t.Status, fields{o.calls[n].facts.Head}); k >= 0 {
+				t.Agreed.Meaning, t.Agreed.Reaction = c.Answers[k].Meaning, string(c.Answers[k].Reaction)
+			} else if t.Status < 400 {
+				t.Agreed = nil
+			}
 		}
 	}
-	return f
 }
 
-// find reads a header: its name in any case, its value as it stands.
-func find(headers map[string]string, name string) string {
-	for n, v := range headers {
-		if strings.EqualFold(n, name) {
-			return v
-		}
-	}
-	return ""
+func (a *Answer) note(format string, args ...any) {
+	a.Notes = append(a.Notes, fmt.Sprintf(format, args...))
 }
+
+func span(a, b time.Duration) [2]int64 { return [2]int64{a.Milliseconds(), b.Milliseconds()} }

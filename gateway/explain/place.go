@@ -2,7 +2,6 @@ package explain
 
 import (
 	"strings"
-	"time"
 
 	"breakwater/gateway/config"
 	"breakwater/gateway/policy/mirror"
@@ -10,15 +9,8 @@ import (
 )
 
 // routeFacts are what routing asks beside the request.
-func (s Sample) routeFacts(cfg *config.Config) route.Facts {
-	return route.Facts{Caller: find(s.Headers, cfg.Gateway.CallerHeader), Now: s.now()}
-}
-
-func (s Sample) now() time.Time {
-	if s.At.IsZero() {
-		return time.Unix(0, 0)
-	}
-	return s.At
+func (s *Sample) routeFacts(cfg *config.Config) route.Facts {
+	return route.Facts{Caller: s.Headers.Get(cfg.Gateway.CallerHeader), Now: s.now()}
 }
 
 // place says where requests like s go by route r, and to how many endpoints.
@@ -29,9 +21,10 @@ func (a *Answer) place(cfg *config.Config, r config.Route, s Sample) (endpoints 
 	}
 	heaviest := weights.Heaviest()
 	at := heaviest
-	// Without a caller the choice is by the request's id, which a sample has not.
-	if caller := find(s.Headers, cfg.Gateway.CallerHeader); r.Sticky && caller != "" {
+	if caller := s.Headers.Get(cfg.Gateway.CallerHeader); r.Sticky && caller != "" {
 		at = weights.Pick(route.Hash(r.Name, caller))
+	} else if s.RequestID != "" {
+		at = weights.Pick(route.Hash(r.Name, s.RequestID))
 	}
 	a.Upstream, endpoints = ups[at].Name, len(ups[at].Endpoints)
 	if r.EscapeSplit && at != heaviest {
@@ -45,7 +38,7 @@ func (a *Answer) place(cfg *config.Config, r config.Route, s Sample) (endpoints 
 	if m := r.Mirror; m != nil {
 		a.Mirror = &Mirror{Upstream: m.Upstream, PPM: m.PPM}
 		switch {
-		case strings.EqualFold(find(s.Headers, "Upgrade"), "websocket"):
+		case strings.EqualFold(s.Headers.Get("Upgrade"), "websocket"):
 			a.Mirror.PPM, a.Mirror.Skip = 0, string(mirror.Upgrade)
 		case s.BodyBytes > m.MaxBody:
 			a.Mirror.PPM, a.Mirror.Skip = 0, string(mirror.TooBig)

@@ -61,9 +61,9 @@ func TestExplainPlaces(t *testing.T) {
 	split := []Share{{"order/version=v1", 750_000}, {"order/version=v2", 250_000}}
 	copies := &Mirror{Upstream: "night", PPM: 100_000}
 	get := func(at time.Time, headers ...string) Sample {
-		s := Sample{Path: "/orders", Status: 200, At: at, Headers: map[string]string{}}
+		s := Sample{Path: "/orders", Status: 200, At: at, Headers: Headers{}}
 		for i := 0; i+1 < len(headers); i += 2 {
-			s.Headers[headers[i]] = headers[i+1]
+			s.Headers[headers[i]] = Values{headers[i+1]}
 		}
 		return s
 	}
