@@ -44,6 +44,8 @@ type Gateway struct {
 	// TrustedPeers are the addresses whose forwarded and control fields (request
 	// id, Retry-Count, deadline) are believed; everybody else's are stripped.
 	TrustedPeers []netip.Prefix `json:"trusted_peers,omitempty"`
+	// StrictUnits asks that the two times of a retry policy are in one unit.
+	StrictUnits bool `json:"strict_units,omitempty"`
 	// TLS is spoken with clients where it names a certificate.
 	TLS *Identity `json:"tls,omitempty"`
 	// HTTP1Only refuses HTTP/2, which clients may else speak: by ALPN, or without
@@ -77,6 +79,11 @@ type Upstream struct {
 	// PanicPPM is the share of ready endpoints under which all of them are used;
 	// 0: never.
 	PanicPPM int64 `json:"panic_threshold_ppm,omitempty"`
+	// RetryBudget nil is the standard one.
+	RetryBudget *retry.BudgetConfig `json:"retry_budget,omitempty"`
+	// RetriesBehind is how often whatever stands behind the endpoints asks again on
+	// its own: what one request can become is multiplied by it.
+	RetriesBehind int64 `json:"retries_behind,omitempty"`
 }
 
 // Endpoint is one address with the labels by which incidents are narrowed down.

@@ -40,6 +40,7 @@ func (p *parser) gateway(m *conf.Map) {
 		control.Done()
 		g.CallerHeader = headerName(m.Get("caller_header"), g.CallerHeader)
 		g.TenantHeader = headerName(m.Get("tenant_header"), g.TenantHeader)
+		g.StrictUnits, _ = m.Get("strict_units").Bool(false)
 		g.TrustedPeers = prefixes(m.Get("trusted_peers"))
 		parseListener(m, &g)
 		spool := m.Get("spool").Map()
@@ -68,6 +69,7 @@ func (p *parser) upstream(m *conf.Map) {
 	u.Health, u.Ejection = parseHealth(m.Get("health")), parseEjection(m.Get("ejection"))
 	u.PanicPPM = m.Get("panic_threshold").PPM(0)
 	parseProtocol(m, &u)
+	p.upstreamRetry(m, &u)
 	list := m.Need("endpoints")
 	seen := map[string]bool{}
 	for _, item := range list.List() {
@@ -124,11 +126,7 @@ func (p *parser) route(m *conf.Map) {
 	r.Core, at.ownCore = m.Get("core").Bool(false)
 	r.FaultVisible, _ = m.Get("fault_visible").Bool(false)
 	r.NoFaults, _ = m.Get("no_faults").Bool(false)
-	if own := m.Get("retry"); own.Present() {
-		at.ownRetry = true
-		r.Retry = parseRetry(own)
-	}
-	at.rules = parseRules(m)
+	at.retry = p.routeRetry(m)
 	m.Done()
 	p.cfg.Routes = append(p.cfg.Routes, r)
 	p.routes = append(p.routes, at)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 
-	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
 	"breakwater/internal/conf"
 )
@@ -45,13 +44,14 @@ type parser struct {
 	log *conf.Log
 
 	gatewayAt  *conf.Node
-	ponytail   *retry.Config // of a bare six-key file
+	ponytail   *policy // of a bare six-key file
 	ponytailAt conf.Node
-	upstreams  []conf.Node // of each upstream: its name
-	serviceAt  []conf.Node
-	contracts  []contractPlaces
-	routes     []routePlaces
-	services   map[string]bool
+	retryParts
+	upstreams []conf.Node // of each upstream: its name
+	serviceAt []conf.Node
+	contracts []contractPlaces
+	routes    []routePlaces
+	services  map[string]bool
 }
 
 // routePlaces are the nodes of a route that cross-checks speak of.
@@ -59,8 +59,8 @@ type routePlaces struct {
 	name, service, path, timeout conf.Node
 	upstream, mirror             conf.Node
 	split                        []branchPlaces
-	ownRetry, ownCore            bool
-	rules                        rules
+	ownCore                      bool
+	retry                        retryPlaces
 }
 
 func (p *parser) document(d conf.Document) {
@@ -69,8 +69,7 @@ func (p *parser) document(d conf.Document) {
 		root.Errorf("must be a map, got %s", root.Got()).Hint("a document begins with apiVersion, kind and name")
 		return
 	}
-	if d.APIVersion == "" && d.Kind == "" && bare(root) {
-		p.barePonytail(root)
+	if d.APIVersion == "" && d.Kind == "" && p.bare(root) {
 		return
 	}
 	if d.APIVersion == "openslo/v1" || d.APIVersion == "openslo/v2alpha" {
@@ -82,7 +81,7 @@ func (p *parser) document(d conf.Document) {
 	}
 	m := root.Map()
 	m.Need("apiVersion").Enum("", APIVersion)
-	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "ResilienceContract", "SLO", "Scenario", "GameDay")
+	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "RetryConditions", "ResilienceContract", "SLO", "Scenario", "GameDay")
 	switch kind {
 	case "Gateway":
 		p.gateway(m)
@@ -92,24 +91,11 @@ func (p *parser) document(d conf.Document) {
 		p.route(m)
 	case "Service":
 		p.service(m)
+	case "RetryConditions":
+		p.retryConditions(m)
 	case "ResilienceContract":
 		p.contract(m)
 	}
-}
-
-// bare reports whether a document without a head can be meant for a ponytail
-// file: one of the six keys stands in it.
-func bare(root conf.Node) bool {
-	return slices.ContainsFunc(root.Map().Keys(), func(k string) bool { return slices.Contains(sixKeys(), k) })
-}
-
-func (p *parser) barePonytail(root conf.Node) {
-	if p.ponytail != nil {
-		root.Errorf("must be the only retry policy without a route, got another").
-			Hint("the first stands at %s:%d", p.ponytailAt.File(), p.ponytailAt.Line())
-	}
-	cfg := parseRetry(root)
-	p.ponytail, p.ponytailAt = &cfg, root
 }
 
 // crossCheck is about what only several documents together can get wrong.
@@ -125,6 +111,7 @@ func (p *parser) crossCheck() {
 		routes.add(r.Name, p.routes[i].name)
 	}
 
+	p.beforeSettling()
 	known := map[string]bool{}
 	for _, u := range p.cfg.Upstreams {
 		known[u.Name] = false
@@ -135,18 +122,12 @@ func (p *parser) crossCheck() {
 		if len(p.services) > 0 && r.Service != "" && !p.services[r.Service] {
 			at.service.Warnf("has no Service document: nobody owns it").Coded("W-SERVICE")
 		}
-		if !at.ownRetry && p.ponytail != nil {
-			r.Retry = *p.ponytail
-		}
-		at.rules.apply(&r.Retry)
+		p.settle(r, &at.retry, at.timeout)
 		if !at.ownCore {
 			r.Core = slices.ContainsFunc(p.cfg.Services, func(s Service) bool { return s.Name == r.Service && s.Core })
 		}
-		if worst := retry.WorstCase(r.Retry); r.Retry.Enabled && r.Timeout < worst {
-			at.timeout.Warnf("leaves no room for all tries: %s is less than %s", conf.FormatDuration(r.Timeout), conf.FormatDuration(worst)).
-				Hint("that is (1 + max_retries) x per_try_timeout and the waits").Coded("W-DEADLINE")
-		}
 	}
+	p.checkAmplification()
 	p.compile()
 	p.checkContracts()
 	if p.log.Err() != nil {
