@@ -113,7 +113,7 @@ type lease struct {
 	tokens, until     int64 // paid for, and good until then
 	needed, deniedTil int64 // so many were not there, and will not be before
 	asking            bool  // somebody is out for tokens in advance
-	owes              bool  // tokens were given out without the store
+	owed, owedTil     int64 // given out without the store, and of interest until then
 }
 
 // NewShared returns the quota of cfg out of store; changed, if any, is told when
@@ -196,13 +196,24 @@ func (s *Shared) Take(k KeyValue, cost int64, now time.Time, wait time.Duration)
 		l.asking = true
 		sh.of[h] = l
 	}
+	ask.Owed, l.owed = l.owed, 0
+	if ask.Owed > 0 {
+		sh.of[h] = l
+	}
 	sh.mu.Unlock()
-	if l.owes {
-		ask.Owed = t.local.cells.spent(h, at)
+	owed := ask.Owed
+	if owed > 0 { // what has come in since is settled
+		ask.Owed = min(owed, t.local.cells.spent(h, at))
 	}
 	ask.Key = t.cfg.Name + ":" + k.String()
 	s.asked.Add(1)
 	g, err := t.store.Take(ask)
+	if err != nil {
+		v, away = s.without(t, h, cost, at, err)
+		if v.OK {
+			owed += cost
+		}
+	}
 
 	sh.mu.Lock()
 	l = sh.of[h]
@@ -211,14 +222,14 @@ func (s *Shared) Take(k KeyValue, cost int64, now time.Time, wait time.Duration)
 	}
 	switch {
 	case err != nil:
-		l.owes = true
+		l.owed, l.owedTil = l.owed+owed, at+t.local.pace.full
 	case g.Got > 0:
 		if at >= l.until {
 			l.tokens = 0
 		}
-		l.owes, l.tokens, l.until = false, l.tokens+g.Got-cost, at+int64(leaseLife)
+		l.tokens, l.until = l.tokens+g.Got-cost, at+int64(leaseLife)
 	default:
-		l.owes, l.needed, l.deniedTil = false, cost, at+int64(g.Retry)
+		l.needed, l.deniedTil = cost, at+int64(g.Retry)
 	}
 	if sh.room(h, t.room, at) {
 		sh.of[h] = l
@@ -226,7 +237,7 @@ func (s *Shared) Take(k KeyValue, cost int64, now time.Time, wait time.Duration)
 	sh.mu.Unlock()
 
 	if err != nil {
-		return s.without(t, h, cost, at, err)
+		return v, away
 	}
 	s.back(t, at)
 	if g.Got == 0 {
@@ -237,6 +248,11 @@ func (s *Shared) Take(k KeyValue, cost int64, now time.Time, wait time.Duration)
 	return Verdict{OK: true, Remaining: g.Got - cost}, false
 }
 
+// idle reports whether l is as good as none.
+func (l lease) idle(at int64) bool {
+	return at >= l.until && at >= l.deniedTil && !l.asking && (l.owed == 0 || at >= l.owedTil)
+}
+
 // room reports whether h has or can have a lease. To be called with the lock held.
 func (sh *leases) room(h uint64, most int, at int64) bool {
 	if _, ok := sh.of[h]; ok || len(sh.of) < most {
@@ -245,7 +261,7 @@ func (sh *leases) room(h uint64, most int, at int64) bool {
 	// A few are looked at, in no order: a table full of leases in use is left alone.
 	looked := 0
 	for other, l := range sh.of {
-		if at >= l.until && at >= l.deniedTil && !l.asking && !l.owes {
+		if l.idle(at) {
 			delete(sh.of, other)
 			return true
 		}
@@ -315,7 +331,7 @@ func (s *Shared) Tick(now time.Time) {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for h, l := range sh.of {
-			if at >= l.until && at >= l.deniedTil && !l.asking && !l.owes {
+			if l.idle(at) {
 				delete(sh.of, h)
 			}
 		}
