@@ -29,18 +29,19 @@ var edges = map[string]string{
 	"migrations scenarios deploy/... injector/cron":                                      "",
 
 	// The data plane knows no control code, and its policies not one another.
-	"gateway":                               "gateway/... internal/retrylog internal/histogram internal/conf",
-	"gateway/exchange gateway/mesh":         "internal/retrylog",
-	"gateway/spool":                         "internal/retrylog internal/lockfile",
-	"gateway/front gateway/wire":            "gateway/exchange internal/retrylog",
-	"gateway/policy/...":                    "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
-	"gateway/route":                         "gateway/exchange",
-	"gateway/config":                        "gateway/exchange gateway/route gateway/contract gateway/policy/... internal/conf",
-	"gateway/plan":                          "gateway/policy/fault",
-	"gateway/lease":                         "gateway/plan gateway/policy/fault internal/retrylog",
-	"gateway/quota gateway/internal/window": "",
-	"gateway/explain":                       "gateway/exchange gateway/config gateway/route gateway/policy/... internal/retrylog internal/conf",
-	"gateway/source gateway/contract":       "internal/conf internal/retrylog",
+	"gateway":                         "gateway/... internal/retrylog internal/histogram internal/conf",
+	"gateway/exchange gateway/mesh":   "internal/retrylog",
+	"gateway/spool":                   "internal/retrylog internal/lockfile",
+	"gateway/front gateway/wire":      "gateway/exchange internal/retrylog",
+	"gateway/policy/...":              "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
+	"gateway/route":                   "gateway/exchange",
+	"gateway/config":                  "gateway/exchange gateway/route gateway/contract gateway/policy/... internal/conf",
+	"gateway/plan":                    "gateway/policy/fault",
+	"gateway/lease":                   "gateway/plan gateway/policy/fault internal/retrylog",
+	"gateway/quota":                   "gateway/policy/limiter", // as the store does with the domains
+	"gateway/internal/window":         "",
+	"gateway/explain":                 "gateway/exchange gateway/config gateway/route gateway/policy/... internal/retrylog internal/conf",
+	"gateway/source gateway/contract": "internal/conf internal/retrylog",
 
 	// Of the gateway, control may know what it tells it, and plain values.
 	"slo":               "internal/retrylog internal/histogram internal/conf",
