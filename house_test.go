@@ -26,7 +26,7 @@ var edges = map[string]string{
 	"cmd/breakwater": "...",
 	// Values that everybody may hold.
 	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile": "",
-	"migrations scenarios deploy/... injector/cron":                                      "",
+	"migrations scenarios deploy/... injector/cron gateway/internal/window":              "",
 
 	// The data plane knows no control code, and its policies not one another.
 	"gateway":                         "gateway/... internal/retrylog internal/histogram internal/conf",
@@ -38,8 +38,7 @@ var edges = map[string]string{
 	"gateway/config":                  "gateway/exchange gateway/route gateway/contract gateway/policy/... internal/conf",
 	"gateway/plan":                    "gateway/policy/fault",
 	"gateway/lease":                   "gateway/plan gateway/policy/fault internal/retrylog",
-	"gateway/quota":                   "gateway/policy/limiter", // as the store does with the domains
-	"gateway/internal/window":         "",
+	"gateway/quota":                   "gateway/policy/limiter",
 	"gateway/explain":                 "gateway/exchange gateway/config gateway/route gateway/policy/... internal/retrylog internal/conf",
 	"gateway/source gateway/contract": "internal/conf internal/retrylog",
 
