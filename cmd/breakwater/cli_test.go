@@ -66,7 +66,7 @@ func TestUsageErrors(t *testing.T) {
 		{"gate order --control :::", "--control"},
 		{"slo ls --control ftp://example.com", "--control: must be a URL"},
 		{"slo ls -o yaml", "must be table or json"},
-		{"validate -o yaml x", `--output: must be text, json or github, got "yaml"`},
+		{"validate -o yaml x", `--output: must be table, json, github, sarif, junit or text, got "yaml"`},
 		{"validate", "requires at least 1 arg"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

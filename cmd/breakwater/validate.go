@@ -1,17 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	stdio "io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"breakwater/gateway/config"
 	"breakwater/gateway/explain"
 	"breakwater/injector/scenario"
 	"breakwater/internal/conf"
@@ -27,11 +24,11 @@ func newValidate(io streams) *cobra.Command {
 		Long: "Reads documents as gateway and control would: routes, upstreams, retry policies, SLOs,\n" +
 			"scenarios, game days; - is standard input. To hold no document is a mistake too.\n" +
 			"Exit code 0: good, 1: mistakes, 3: warnings under --strict.",
-		Example: "  breakwater validate deploy/config\n  breakwater validate -o github gw.yaml\n" +
+		Example: "  breakwater validate deploy/config\n  breakwater validate -o sarif gw.yaml > validate.sarif\n" +
 			"  breakwater validate - < gw.yaml",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json", "github"); err != nil {
+			if err := oneOf("output", output, append(explain.Formats(), "text")...); err != nil {
 				return err
 			}
 			var files []conf.File
@@ -43,13 +40,13 @@ func newValidate(io streams) *cobra.Command {
 				files = append(files, loaded...)
 			}
 			found := check(files)
-			if err := found.Write(io.out, output); err != nil {
+			if err := found.Write(io.out, output, strict); err != nil {
 				return exit(exitInternal, err)
 			}
 			return codeOnly(found.Code(strict))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or github (annotations of a pull request)")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json, github (annotations of a pull request), sarif or junit")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 3 where there are warnings")
 	return cmd
 }
@@ -103,62 +100,4 @@ func check(files []conf.File) explain.Report {
 	})
 	report.OK = report.Errors == 0
 	return report
-}
-
-func newExplain(io streams) *cobra.Command {
-	var set settings
-	var sample string
-	cmd := &cobra.Command{
-		Use:   "explain",
-		Short: "say what would happen to one exchange: retried or not, when, and why",
-		Long: "Reads a sample exchange as JSON, from a file or - for standard input, and asks the\n" +
-			"engine that serves traffic. Fields: method, path, host, headers, body_bytes; status,\n" +
-			"response_headers, or failure (" + strings.Join(explain.Kinds(), ", ") + "); latency_ms;\n" +
-			"at, when the request comes: time windows are held against it.",
-		Example: "  echo '{\"path\": \"/points/balance/u-1\", \"status\": 502}' | breakwater explain --config gw.yaml --sample -",
-		Args:    cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
-			files, err := conf.Load(set.config)
-			if err != nil {
-				return exit(exitUsage, fmt.Errorf("--config: %w", err))
-			}
-			var log conf.Log
-			cfg := config.Parse(files, &log)
-			if !config.Loadable(&log) {
-				return exit(exitNo, log.Err())
-			}
-			text, err := readSample(io.in, sample)
-			if err != nil {
-				return exit(exitUsage, fmt.Errorf("--sample: %w", err))
-			}
-			var s explain.Sample
-			d := json.NewDecoder(strings.NewReader(string(text)))
-			d.DisallowUnknownFields()
-			if err := d.Decode(&s); err != nil {
-				return exit(exitUsage, fmt.Errorf("--sample: %w", err))
-			}
-			answer, err := explain.Explain(cfg, s)
-			if err != nil {
-				return exit(exitUsage, err)
-			}
-			return fail(printJSON(io.out, answer))
-		},
-	}
-	set.configFlag(cmd.Flags())
-	cmd.Flags().StringVar(&sample, "sample", "-", "file with the sample exchange as JSON, or - for standard input")
-	return cmd
-}
-
-const maxSample = 1 << 20
-
-func readSample(in stdio.Reader, path string) ([]byte, error) {
-	if path == "-" {
-		return stdio.ReadAll(stdio.LimitReader(in, maxSample))
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return stdio.ReadAll(stdio.LimitReader(file, maxSample))
 }

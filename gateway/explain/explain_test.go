@@ -129,18 +129,18 @@ func TestReportFormats(t *testing.T) {
 	r := Validate([]conf.File{{Name: "a,b.yaml", Data: []byte("enabled: true\nmax_retries: 9\nper_try_timeout: 25%\n")}})
 	for format, want := range map[string]string{
 		"text":   "a,b.yaml:2:14: max_retries: must be 0 to 5, got 9\n",
-		"github": "::error file=a%2Cb.yaml,line=3,col=18,title=breakwater::per_try_timeout: must be a duration such as 800ms, 2s or 5m, got 25%25\n",
+		"github": "::error file=a%2Cb.yaml,line=3,col=18,title=E-VALUE::per_try_timeout: must be a duration such as 800ms, 2s or 5m, got 25%25\n",
 		"json":   `"text": "must be 0 to 5, got 9"`,
 	} {
 		var out bytes.Buffer
-		if err := r.Write(&out, format); err != nil || !strings.Contains(out.String(), want) {
+		if err := r.Write(&out, format, false); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %v, got\n%s", format, err, out.String())
 		}
 		if format == "json" && !json.Valid(out.Bytes()) {
 			t.Error("no JSON")
 		}
 	}
-	if err := r.Write(&bytes.Buffer{}, "xml"); err == nil {
+	if err := r.Write(&bytes.Buffer{}, "xml", false); err == nil {
 		t.Error("xml was taken")
 	}
 }

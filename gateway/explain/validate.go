@@ -19,6 +19,7 @@ type Report struct {
 	Routes   int           `json:"routes"`
 	Revision string        `json:"config_revision,omitempty"` // of what would serve, where OK
 	Hash     string        `json:"config_hash,omitempty"`
+	Files    []string      `json:"files"`
 }
 
 // Validate reads documents as a gateway would. It is stricter in two points: a
@@ -32,6 +33,9 @@ func Validate(files []conf.File) Report {
 	r := Report{Errors: len(log.Errors()), Warnings: len(log.Warnings()), Findings: log.All(), Routes: len(cfg.Routes)}
 	if r.OK = r.Errors == 0; r.OK {
 		r.Revision, r.Hash = cfg.Revision, cfg.Hash
+	}
+	for _, f := range files {
+		r.Files = append(r.Files, f.Name)
 	}
 	if r.Findings == nil {
 		r.Findings = conf.Mistakes{}
@@ -71,8 +75,13 @@ func (r Report) Code(strict bool) int {
 	return 0
 }
 
-// Write renders r as text, json or github (annotations of a pull request).
-func (r Report) Write(w io.Writer, format string) error {
+// Formats are those that Write knows.
+func Formats() []string { return []string{"table", "json", "github", "sarif", "junit"} }
+
+// Write renders r as text for people (table), as json, as annotations of a pull
+// request (github), or for what reads analyses (sarif) and test results (junit).
+// strict makes failures of warnings, where a format tells the two apart.
+func (r Report) Write(w io.Writer, format string, strict bool) error {
 	switch format {
 	case "", "text", "table":
 		return r.text(w)
@@ -82,8 +91,12 @@ func (r Report) Write(w io.Writer, format string) error {
 		return enc.Encode(r)
 	case "github":
 		return r.github(w)
+	case "sarif":
+		return r.sarif(w)
+	case "junit":
+		return r.junit(w, strict)
 	}
-	return fmt.Errorf("format must be text, json or github, got %q", format)
+	return fmt.Errorf("format must be one of %s, got %q", strings.Join(Formats(), ", "), format)
 }
 
 func (r Report) text(w io.Writer) error {
@@ -102,41 +115,4 @@ func (r Report) text(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (r Report) github(w io.Writer) error {
-	var b strings.Builder
-	for _, m := range r.Findings {
-		kind := "error"
-		if m.IsWarning {
-			kind = "warning"
-		}
-		text := m.Text
-		if m.Path != "" {
-			text = m.Path + ": " + text
-		}
-		if m.HintText != "" {
-			text += " (" + m.HintText + ")"
-		}
-		fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", kind, property(m.File), m.Line, m.Col, property(title(m)), data(text))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func title(m *conf.Mistake) string {
-	if m.Code != "" {
-		return m.Code
-	}
-	return "breakwater"
-}
-
-// data and property escape what a workflow command would read as its own: a
-// file's name must not be able to give commands.
-func data(s string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
-}
-
-func property(s string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
 }
