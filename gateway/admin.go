@@ -144,7 +144,7 @@ func (g *Gateway) stats(now time.Time) any {
 		slices.SortFunc(list, func(a, b endpointStats) int { return strings.Compare(a.Address, b.Address) })
 		upstreams[up.Name] = map[string]any{
 			"endpoints":    list,
-			"retries_left": g.state.budget(up.Name).Left(now),
+			"retries_left": g.state.retry(up).Budget.Left(now), "retry_budget": g.state.retry(up).Budget.Stats(now),
 		}
 	}
 	out["upstreams"] = upstreams

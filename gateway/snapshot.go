@@ -128,7 +128,7 @@ type registry struct {
 
 	mu      sync.Mutex
 	pools   map[string]*balance.Pool
-	budgets map[string]*retry.Budget
+	retries map[string]*retry.State
 	wires   map[wireKey]transport
 	secured map[string]secured // by upstream, as the last build read it
 }
@@ -147,7 +147,7 @@ func (r *registry) keyOf(up config.Upstream) wireKey {
 func newRegistry(dial func(ctx context.Context, network, address string) (net.Conn, error)) *registry {
 	return &registry{
 		dial:  dial,
-		pools: map[string]*balance.Pool{}, budgets: map[string]*retry.Budget{}, wires: map[wireKey]transport{}, secured: map[string]secured{},
+		pools: map[string]*balance.Pool{}, retries: map[string]*retry.State{}, wires: map[wireKey]transport{}, secured: map[string]secured{},
 	}
 }
 
@@ -160,13 +160,15 @@ func (r *registry) pool(upstream string) *balance.Pool {
 	return r.pools[upstream]
 }
 
-func (r *registry) budget(upstream string) *retry.Budget {
+// retry returns the state of retries to up. It takes a changed budget over when the
+// snapshot that says so serves.
+func (r *registry) retry(up config.Upstream) *retry.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.budgets[upstream] == nil {
-		r.budgets[upstream] = retry.NewBudget(retry.DefaultBudget())
+	if r.retries[up.Name] == nil {
+		r.retries[up.Name] = retry.NewState(up.Budget())
 	}
-	return r.budgets[upstream]
+	return r.retries[up.Name]
 }
 
 // wire returns the transport of up, whose TLS secure has read.
@@ -193,11 +195,14 @@ func (r *registry) keep(s *snapshot) {
 		if pool := r.pools[up.Name]; pool != nil {
 			pool.Keep(addresses(up))
 		}
+		if own := r.retries[up.Name]; own != nil {
+			own.Budget.Reconfigure(up.Budget())
+		}
 	}
 	for name := range r.pools {
 		if !named[name] {
 			delete(r.pools, name)
-			delete(r.budgets, name)
+			delete(r.retries, name)
 		}
 	}
 	for key, w := range r.wires {

@@ -1,10 +1,15 @@
 package gateway
 
 import (
+	"slices"
+	"time"
+
 	"breakwater/gateway/config"
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/policy/balance"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
+	"breakwater/internal/retrylog"
 )
 
 // split sends each request into one branch. The choice is made above retry, and
@@ -36,19 +41,20 @@ func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error
 	}
 	p := &split{route: r.Name, weights: weights, sticky: r.Sticky}
 	tries := make([]exchange.Service, len(ups))
+	hosts := make([]untried, len(ups))
 	for i, up := range ups {
-		tries[i] = g.tries(r, up)
+		tries[i], hosts[i] = g.tries(r, up), g.hosts(up)
 	}
 	heaviest := weights.Heaviest()
 	for i, up := range ups {
-		service, endpoints := tries[i], len(up.Endpoints)
+		service, others, state := tries[i], hosts[i], g.state.retry(up)
 		if r.EscapeSplit && i != heaviest {
-			service, endpoints = escape(tries[i], tries[heaviest]), endpoints+len(ups[heaviest].Endpoints)
+			service, others = escape(tries[i], tries[heaviest]), hosts[heaviest]
 		}
 		p.names = append(p.names, up.Name)
 		// Outside balance: every try is judged, budgeted and placed anew.
 		p.branches = append(p.branches, retry.Layer(r.Retry, retry.Deps{
-			Upstream: up.Name, Endpoints: endpoints, Budget: g.state.budget(up.Name),
+			Upstream: up.Name, OtherHost: others.any, Budget: state.Budget, Kind: up.Budget().Kind, Rates: state.Rates,
 			Log: g.cfg.Lines, Rand: g.cfg.Rand,
 		})(upstreamCode(r.Retry.Fallback)(service)))
 	}
@@ -56,6 +62,21 @@ func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error
 		return p.branches[0], nil
 	}
 	return p, nil
+}
+
+// untried are the endpoints that a retry may go to.
+type untried []*balance.Endpoint
+
+func (g *Gateway) hosts(up config.Upstream) untried {
+	return g.state.pool(up.Name).Endpoints(balance.Config{Endpoints: addresses(up)}, time.Now())
+}
+
+// any reports whether one of them is ready that none of tries went to. A retry that
+// has such a one needs no pause; after a failure to connect it needs such a one.
+func (u untried) any(tries []retrylog.Try, now time.Time) bool {
+	return slices.ContainsFunc(u, func(e *balance.Endpoint) bool {
+		return e.State(now) == balance.Ready && !slices.ContainsFunc(tries, func(t retrylog.Try) bool { return t.Endpoint == e.Address })
+	})
 }
 
 // escape sends the first try home and every further one to the refuge: a client

@@ -17,6 +17,7 @@ type Deps struct {
 	// at now; nil: there is one as long as fewer than Endpoints were tried.
 	OtherHost func(tries []retrylog.Try, now time.Time) bool
 	Budget    *Budget        // nil: no budget
+	Kind      BudgetKind     // of the budget, as this snapshot has it; "" is ratio
 	Rates     *Rates         // nil: the error-rate gate stays open
 	Log       Log            // nil: no lines
 	Rand      func() float64 // in [0, 1), for the jitter; nil: no jitter
@@ -31,10 +32,7 @@ func Layer(cfg Config, d Deps) exchange.Layer {
 	if d.Rand == nil {
 		d.Rand = func() float64 { return 0 }
 	}
-	r := retrier{cfg: cfg, deps: d, sees: cfg.sees()}
-	if d.Budget != nil {
-		r.concurrent = d.Budget.Config().Kind == Concurrency
-	}
+	r := retrier{cfg: cfg, deps: d, sees: cfg.sees(), concurrent: d.Budget != nil && d.Kind == Concurrency}
 	return func(next exchange.Service) exchange.Service {
 		own := r
 		own.next = next
@@ -49,7 +47,7 @@ type retrier struct {
 	cfg        Config
 	deps       Deps
 	sees       sight
-	concurrent bool // the kind of the budget, as this snapshot knows it
+	concurrent bool // the budget is of requests under way
 	next       exchange.Service
 }
 
