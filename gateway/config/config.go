@@ -8,6 +8,7 @@ import (
 
 	"breakwater/gateway/contract"
 	"breakwater/gateway/policy/fault"
+	"breakwater/gateway/policy/limiter"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
 )
@@ -19,6 +20,7 @@ type Config struct {
 	Upstreams []Upstream `json:"upstreams"`
 	Routes    []Route    `json:"routes"`
 	Services  []Service  `json:"services"`
+	Quotas    []Quota    `json:"quotas,omitempty"`
 	// Contracts say what upstreams have agreed about their answers.
 	Contracts []contract.Resilience `json:"contracts,omitempty"`
 	// Revision is the short form of Hash that events carry; Hash is over the
@@ -115,9 +117,10 @@ type Route struct {
 	Timeout time.Duration `json:"timeout"`
 	// A stream leaves the total at its head. IdleTimeout is then its longest silence,
 	// 0: 5 min, and MaxStream its longest life, 0: none.
-	IdleTimeout time.Duration `json:"idle_timeout,omitempty"`
-	MaxStream   time.Duration `json:"max_stream,omitempty"`
-	Retry       retry.Config  `json:"retry"`
+	IdleTimeout time.Duration  `json:"idle_timeout,omitempty"`
+	MaxStream   time.Duration  `json:"max_stream,omitempty"`
+	Retry       retry.Config   `json:"retry"`
+	Limit       limiter.Config `json:"limit,omitzero"`
 	// Core routes write one event line an exchange; others may be folded.
 	Core bool `json:"core"`
 	// FaultVisible lets the client see the header that names an experiment.

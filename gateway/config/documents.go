@@ -127,6 +127,7 @@ func (p *parser) route(m *conf.Map) {
 	r.FaultVisible, _ = m.Get("fault_visible").Bool(false)
 	r.NoFaults, _ = m.Get("no_faults").Bool(false)
 	at.retry = p.routeRetry(m)
+	r.Limit, at.limit = parseLimit(m.Get("limit"))
 	m.Done()
 	p.cfg.Routes = append(p.cfg.Routes, r)
 	p.routes = append(p.routes, at)

@@ -49,6 +49,7 @@ type parser struct {
 	retryParts
 	upstreams []conf.Node // of each upstream: its name
 	serviceAt []conf.Node
+	quotas    []conf.Node // of each quota: its name
 	contracts []contractPlaces
 	routes    []routePlaces
 	services  map[string]bool
@@ -61,6 +62,7 @@ type routePlaces struct {
 	split                        []branchPlaces
 	ownCore                      bool
 	retry                        retryPlaces
+	limit                        limitPlaces
 }
 
 func (p *parser) document(d conf.Document) {
@@ -81,7 +83,7 @@ func (p *parser) document(d conf.Document) {
 	}
 	m := root.Map()
 	m.Need("apiVersion").Enum("", APIVersion)
-	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "RetryConditions", "ResilienceContract", "SLO", "Scenario", "GameDay")
+	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "RetryConditions", "Quota", "ResilienceContract", "SLO", "Scenario", "GameDay")
 	switch kind {
 	case "Gateway":
 		p.gateway(m)
@@ -93,6 +95,8 @@ func (p *parser) document(d conf.Document) {
 		p.service(m)
 	case "RetryConditions":
 		p.retryConditions(m)
+	case "Quota":
+		p.quota(m)
 	case "ResilienceContract":
 		p.contract(m)
 	}
@@ -129,6 +133,7 @@ func (p *parser) crossCheck() {
 	}
 	p.checkAmplification()
 	p.compile()
+	p.checkLimits()
 	p.checkContracts()
 	if p.log.Err() != nil {
 		return // the route that uses it may be the one that is mistaken
