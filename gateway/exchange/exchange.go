@@ -97,6 +97,9 @@ type Exchange struct {
 
 	// Retries the path above has already made (inbound Retry-Count).
 	InboundRetries int
+	// Probe is the number of the probe that the request is, from 1, where a service
+	// is being tried out; 0: it is none. Balance sends them to each endpoint in turn.
+	Probe int64
 	// Endpoint is the address balance chose for the try under way.
 	Endpoint string
 	// Streaming says that the answer is a stream: silence bounds it, as Idle says,
@@ -130,7 +133,7 @@ func (x *Exchange) Reset() {
 	tries := x.Event.Tries[:0]
 	x.Event = retrylog.Exchange{Tries: tries}
 	x.InboundRetries, x.Endpoint, x.Inform = 0, "", nil
-	x.Streaming, x.Idle = false, 0
+	x.Streaming, x.Idle, x.Probe = false, 0, 0
 }
 
 func (r *Response) reset() {
