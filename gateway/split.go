@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"breakwater/gateway/config"
@@ -54,7 +55,7 @@ func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error
 		p.names = append(p.names, up.Name)
 		// Outside balance: every try is judged, budgeted and placed anew.
 		p.branches = append(p.branches, retry.Layer(r.Retry, retry.Deps{
-			Upstream: up.Name, OtherHost: others.any, Budget: state.Budget, Kind: up.Budget().Kind, Rates: state.Rates,
+			Upstream: up.Name, OtherHost: others.any, Budget: state.Budget, Kind: up.Budget().Kind, Rates: rates(s, up, state),
 			Log: g.cfg.Lines, Rand: g.cfg.Rand,
 		})(upstreamCode(r.Retry.Fallback)(service)))
 	}
@@ -62,6 +63,18 @@ func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error
 		return p.branches[0], nil
 	}
 	return p, nil
+}
+
+// rates are what the error-rate gates of all routes to up go by: the first tries of
+// every one of them count. Without a gate nobody counts.
+func rates(s *snapshot, up config.Upstream, state *retry.State) *retry.Rates {
+	name, _, _ := strings.Cut(up.Name, "/") // a subset has a state of its own
+	for _, r := range s.cfg.Routes {
+		if r.Retry.Gate.MaxPPM > 0 && slices.Contains(s.cfg.Targets(r), name) {
+			return state.Rates
+		}
+	}
+	return nil
 }
 
 // untried are the endpoints that a retry may go to.

@@ -349,28 +349,63 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
+// plain serves one request that is not retried, over and over.
+func plain(svc exchange.Service) func() {
+	x, now := new(exchange.Exchange), time.Now()
+	return func() {
+		x.Reset()
+		x.Event.Start = now // as the front sets it
+		x.Request.Method = "GET"
+		x.Request.Body.Set(nil, 0)
+		for _, name := range []string{"Host", "User-Agent", "Accept", "X-Caller", "Traceparent"} {
+			x.Request.Head.Add(name, "v")
+		}
+		for _, name := range []string{"Content-Type", "Content-Length", "Date", "Server"} {
+			x.Response.Head.Add(name, "v")
+		}
+		if err := svc.Serve(x); err != nil {
+			panic(err)
+		}
+		x.End(retrylog.OK)
+	}
+}
+
+var good = exchange.Func(func(x *exchange.Exchange) error { x.Response.Status = 200; return nil })
+
+// layers are those whose cost on a plain request is bounded: 0 allocations.
+func layers() map[string]exchange.Service {
+	rule := bench()
+	rule.Rules = []Rule{
+		{Primary: Condition{Trigger: StatusCodeMatch, Statuses: []int{429}}, Secondary: []Condition{{Trigger: HeaderExists, Header: "X-Wait"}}},
+		{Primary: Condition{Trigger: BodyContains, Value: "busy"}},
+	}
+	gated := Polo()
+	return map[string]exchange.Service{
+		"without":     good, // what the rest costs: to be taken off
+		"with":        exchange.Chain(good, Layer(bench(), Deps{Endpoints: 1, Budget: NewBudget(DefaultBudget())})),
+		"rules":       exchange.Chain(good, Layer(rule, Deps{Endpoints: 1, Budget: NewBudget(DefaultBudget())})),
+		"gate":        exchange.Chain(good, Layer(gated, Deps{Endpoints: 1, Budget: NewBudget(DefaultBudget()), Rates: NewRates()})),
+		"concurrency": exchange.Chain(good, Layer(bench(), Deps{Endpoints: 1, Kind: Concurrency, Budget: NewBudget(DefaultConcurrency())})),
+	}
+}
+
+func TestAPlainRequestAllocatesNothing(t *testing.T) {
+	for name, svc := range layers() {
+		serve := plain(svc)
+		serve() // the first grows the lists
+		if n := testing.AllocsPerRun(1000, serve); n != 0 {
+			t.Errorf("%s: %v allocations, want 0", name, n)
+		}
+	}
+}
+
 func BenchmarkLayerGoodAnswer(b *testing.B) {
-	good := exchange.Func(func(x *exchange.Exchange) error { x.Response.Status = 200; return nil })
-	for name, svc := range map[string]exchange.Service{
-		"without": good, // what the rest costs: to be taken off
-		"with":    exchange.Chain(good, Layer(bench(), Deps{Endpoints: 1, Budget: NewBudget(DefaultBudget())})),
-	} {
+	for name, svc := range layers() {
 		b.Run(name, func(b *testing.B) {
-			x := new(exchange.Exchange)
+			serve := plain(svc)
 			b.ReportAllocs()
 			for b.Loop() {
-				x.Reset()
-				x.Request.Method = "GET"
-				x.Request.Body.Set(nil, 0)
-				for _, name := range []string{"Host", "User-Agent", "Accept", "X-Caller", "Traceparent"} {
-					x.Request.Head.Add(name, "v")
-				}
-				for _, name := range []string{"Content-Type", "Content-Length", "Date", "Server"} {
-					x.Response.Head.Add(name, "v")
-				}
-				if err := svc.Serve(x); err != nil {
-					b.Fatal(err)
-				}
+				serve()
 			}
 		})
 	}
