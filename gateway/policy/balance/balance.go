@@ -32,6 +32,8 @@ type Config struct {
 	Rand func() float64
 	// Changed is told of endpoints that were ejected; nil: nobody is.
 	Changed func(Change)
+	// Gates are what stands before an endpoint; nil: nothing does.
+	Gates func(address string) []Gate
 }
 
 // Penalty is the least a failed try is taken to have needed, so that an endpoint
@@ -61,15 +63,24 @@ func (c Config) filled() Config {
 // Pool is what is known of the endpoints of one upstream. It outlives snapshots.
 type Pool struct {
 	mu      sync.Mutex // of changes; picks and results do not take it
-	nodes   map[string]*Endpoint
-	serving bool // what joins from now on joins others that have traffic
+	nodes   map[string]*node
+	serving bool  // what joins from now on joins others that have traffic
+	mostPPM int64 // of endpoints that may be out at once
+	held    atomic.Int64
 }
 
 // NewPool returns a pool that knows nothing yet.
-func NewPool() *Pool { return &Pool{nodes: map[string]*Endpoint{}} }
+func NewPool() *Pool { return &Pool{nodes: map[string]*node{}, mostPPM: defaultMaxPPM} }
 
-// Endpoint is what is known of one endpoint.
+// Endpoint is one endpoint as a snapshot sees it: what is known of it, and what
+// stands before it.
 type Endpoint struct {
+	*node
+	gates []Gate
+}
+
+// node is what is known of one endpoint, by all snapshots.
+type node struct {
 	Address string
 
 	average  cell
@@ -79,9 +90,9 @@ type Endpoint struct {
 }
 
 func newEndpoint(address string, a Average) *Endpoint {
-	e := &Endpoint{Address: address, average: cell{base: a.at}}
-	e.average.word.Store(e.average.pack(a))
-	return e
+	n := &node{Address: address, average: cell{base: a.at}}
+	n.average.word.Store(n.average.pack(a))
+	return &Endpoint{node: n}
 }
 
 // Endpoints returns the state of each address of cfg, made where there is none
@@ -91,14 +102,20 @@ func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]*Endpoint, 0, len(cfg.Endpoints))
+	if p.mostPPM = cfg.Ejection.MaxPPM; p.mostPPM <= 0 {
+		p.mostPPM = defaultMaxPPM
+	}
 	for _, address := range cfg.Endpoints {
-		e := p.nodes[address]
-		if e == nil {
-			e = newEndpoint(address, Average{float64(cfg.Seed), now})
+		if p.nodes[address] == nil {
+			e := newEndpoint(address, Average{float64(cfg.Seed), now})
 			if p.serving {
 				e.since = now
 			}
-			p.nodes[address] = e
+			p.nodes[address] = e.node
+		}
+		e := &Endpoint{node: p.nodes[address]}
+		if cfg.Gates != nil {
+			e.gates = cfg.Gates(address)
 		}
 		list = append(list, e)
 	}
@@ -109,7 +126,13 @@ func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
 func (p *Pool) Keep(addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.nodes, func(address string, _ *Endpoint) bool { return !slices.Contains(addresses, address) })
+	maps.DeleteFunc(p.nodes, func(address string, n *node) bool {
+		gone := !slices.Contains(addresses, address)
+		if gone && n.held.Swap(false) {
+			p.held.Add(-1)
+		}
+		return gone
+	})
 	p.serving = true
 }
 
@@ -125,7 +148,7 @@ func (e *Endpoint) Cost(cfg *Config, now time.Time) float64 {
 }
 
 // InFlight is the number of tries it has under way.
-func (e *Endpoint) InFlight() int64 { return e.inFlight.Load() }
+func (e *node) InFlight() int64 { return e.inFlight.Load() }
 
 // Result is how a try went.
 type Result struct {
@@ -148,7 +171,7 @@ func (e *Endpoint) Observe(cfg *Config, now time.Time, r Result) {
 }
 
 // End implements exchange.Ender: the try is over, body and all.
-func (e *Endpoint) End(*exchange.Exchange, retrylog.Outcome) { e.inFlight.Add(-1) }
+func (e *node) End(*exchange.Exchange, retrylog.Outcome) { e.inFlight.Add(-1) }
 
 // Stats is the state of one endpoint, for people.
 type Stats struct {
@@ -170,7 +193,8 @@ func (p *Pool) Stats(now time.Time) []Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := make([]Stats, 0, len(p.nodes))
-	for _, e := range p.nodes {
+	for _, n := range p.nodes {
+		e := &Endpoint{node: n}
 		out = append(out, Stats{
 			Address: e.Address, InFlight: e.InFlight(), CostMS: e.Cost(&cfg, now) / float64(time.Millisecond),
 			State: e.State(now), Failures: e.failures.Load(), Ejections: e.ejections.Load(), OutFor: e.outFor(now),

@@ -159,7 +159,7 @@ func TestSlowStart(t *testing.T) {
 	p.Keep(cfg.Endpoints)
 	cfg.Endpoints = []string{"a", "b"}
 	both := p.Endpoints(cfg, epoch)
-	if both[0] != first {
+	if both[0].node != first.node {
 		t.Error("a reload forgot an endpoint")
 	}
 	if a, b := both[0].Cost(&cfg, epoch), both[1].Cost(&cfg, epoch); b < 9.9*a {

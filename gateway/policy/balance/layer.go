@@ -30,13 +30,13 @@ type balancer struct {
 // Serve implements exchange.Service.
 func (b *balancer) Serve(x *exchange.Exchange) error {
 	start := time.Now()
-	e := Pick(&b.cfg, b.endpoints, x.Event.Tries, start)
+	mark := x.Mark()
+	e, passes, refusal := b.admit(x, start)
 	if e == nil {
-		return &exchange.Refusal{Policy: "balance", Reason: "no_endpoint", Status: 503, RetryAfter: soonest(b.endpoints, start)}
+		return refusal
 	}
 	x.Endpoint = e.Address
 	x.Event.Tries = append(x.Event.Tries, retrylog.Try{Endpoint: e.Address})
-	mark := x.Mark()
 	e.inFlight.Add(1)
 	x.OnEnd(e)
 
@@ -55,6 +55,11 @@ func (b *balancer) Serve(x *exchange.Exchange) error {
 	}
 	e.Observe(&b.cfg, now, r)
 	b.pool.judge(&b.cfg, e, b.endpoints, now, r)
+	for _, p := range passes {
+		if p != nil {
+			p.Answered(x, now, r)
+		}
+	}
 	if err != nil {
 		x.EndTo(mark, r.Outcome)
 	}

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"slices"
 	"time"
 
 	"breakwater/internal/retrylog"
@@ -9,11 +10,16 @@ import (
 // Pick returns the endpoint for the next try, or nil where none is ready: one
 // that none of tries went to, as long as there is such a one.
 func Pick(cfg *Config, from []*Endpoint, tries []retrylog.Try, now time.Time) *Endpoint {
+	return pick(cfg, from, tries, nil, now)
+}
+
+// pick leaves out those that a gate of theirs refused just now.
+func pick(cfg *Config, from []*Endpoint, tries []retrylog.Try, refused []*Endpoint, now time.Time) *Endpoint {
 	n := len(from)
 	if n == 0 {
 		return nil
 	}
-	q := query{tries: tries, now: now, panicking: cfg.PanicPPM > 0 && readyOf(from, now)*million < cfg.PanicPPM*int64(n)}
+	q := query{tries: tries, refused: refused, now: now, panicking: cfg.PanicPPM > 0 && readyOf(from, now)*million < cfg.PanicPPM*int64(n)}
 	if n > 1 {
 		// Nearly always two of all will do. Where they do not, the two are drawn
 		// from those that do, so that all of these stay equally likely.
@@ -43,6 +49,7 @@ func Pick(cfg *Config, from []*Endpoint, tries []retrylog.Try, now time.Time) *E
 // query is what a pick asks of an endpoint.
 type query struct {
 	tries     []retrylog.Try
+	refused   []*Endpoint
 	now       time.Time
 	panicking bool
 }
@@ -50,6 +57,14 @@ type query struct {
 func (q *query) fits(e *Endpoint) bool {
 	for i := range q.tries {
 		if q.tries[i].Endpoint == e.Address {
+			return false
+		}
+	}
+	if slices.Contains(q.refused, e) {
+		return false
+	}
+	for _, g := range e.gates {
+		if g.Shut(q.now) {
 			return false
 		}
 	}

@@ -38,6 +38,7 @@ const (
 	Ready     State = "ready"
 	Ejected   State = "ejected"   // by its own failures
 	Unhealthy State = "unhealthy" // by what probes found
+	Broken    State = "broken"    // its breaker lets no more through than probes
 )
 
 // Change is an endpoint that went from one State to another.
@@ -55,26 +56,29 @@ type readiness struct {
 	streak    atomic.Int64 // ejections without a success since
 	ejections atomic.Int64
 	ill       atomic.Bool
+	held      atomic.Bool // by its breaker
 
 	probes int64 // in a row against what ill says; under the pool's lock
 }
 
 // State of e at now. That probes found it ill says more than an ejection.
-func (e *Endpoint) State(now time.Time) State {
+func (e *node) State(now time.Time) State {
 	switch {
 	case e.ill.Load():
 		return Unhealthy
 	case e.outFor(now) > 0:
 		return Ejected
+	case e.held.Load():
+		return Broken
 	}
 	return Ready
 }
 
-func (e *Endpoint) ready(now time.Time) bool { return !e.ill.Load() && e.outFor(now) == 0 }
+func (e *node) ready(now time.Time) bool { return !e.ill.Load() && e.outFor(now) == 0 }
 
 // outFor is how long the ejection still lasts. It ends by being looked at, not
 // by a timer.
-func (e *Endpoint) outFor(now time.Time) time.Duration {
+func (e *node) outFor(now time.Time) time.Duration {
 	until := e.out.Load()
 	if until == 0 {
 		return 0
@@ -113,7 +117,7 @@ func room(cfg Ejection, e *Endpoint, among []*Endpoint, now time.Time) bool {
 	}
 	out := int64(1)
 	for _, other := range among {
-		if other != e && !other.ready(now) {
+		if other.node != e.node && other.State(now) != Ready {
 			out++
 		}
 	}
