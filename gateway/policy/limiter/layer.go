@@ -42,10 +42,7 @@ func (l *limit) Serve(x *exchange.Exchange) error {
 		if !l.cfg.Observe {
 			return &exchange.Refusal{Policy: "limiter", Reason: why.String(), Status: http.StatusTooManyRequests, RetryAfter: after}
 		}
-		if x.Event.Observed != "" {
-			x.Event.Observed += ","
-		}
-		x.Event.Observed += "limiter:" + why.String()
+		x.Observe("limiter:" + why.String())
 	}
 	return l.next.Serve(x)
 }
