@@ -45,11 +45,8 @@ func (b *Breaker) passTime(v *view, t int64) {
 			v.slow.skip(t)
 		} else {
 			b.judge(v, boundary)
-			if v.ring.Head() < b.emptyBefore(v) { // nothing came since
-				b.judged = max(b.judged, b.evaluation(v.cfg, min(t, slow)))
-				if !v.cfg.Sliding {
-					b.streak = 0
-				}
+			if now := b.evaluation(v.cfg, min(t, slow)); v.ring.Head() < b.emptyBefore(v) && now > b.judged {
+				b.judged, b.streak = now, 0 // nothing came since: all those windows are empty
 			}
 		}
 		if b.view.Load() != v {
