@@ -102,9 +102,6 @@ func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]*Endpoint, 0, len(cfg.Endpoints))
-	if p.mostPPM = cfg.Ejection.MaxPPM; p.mostPPM <= 0 {
-		p.mostPPM = defaultMaxPPM
-	}
 	for _, address := range cfg.Endpoints {
 		if p.nodes[address] == nil {
 			e := newEndpoint(address, Average{float64(cfg.Seed), now})

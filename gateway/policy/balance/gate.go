@@ -102,10 +102,10 @@ func (b *balancer) wanted(x *exchange.Exchange, refused []*Endpoint, now time.Ti
 		}
 		return nil
 	}
-	if b.pool.held.Load() == 0 {
-		return nil
+	if b.pool.held.Load() == 0 || len(x.Event.Tries) > 0 {
+		return nil // a retry is to succeed
 	}
-	q := query{tries: x.Event.Tries, refused: refused, now: now}
+	q := query{refused: refused, now: now}
 	for _, e := range b.endpoints {
 		for _, g := range e.gates {
 			if g.Wants(now) && q.fits(e) {
@@ -114,6 +114,15 @@ func (b *balancer) wanted(x *exchange.Exchange, refused []*Endpoint, now time.Ti
 		}
 	}
 	return nil
+}
+
+// limit sets how large a share of the endpoints may be out.
+func (p *Pool) limit(e Ejection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mostPPM = e.MaxPPM; p.mostPPM <= 0 {
+		p.mostPPM = defaultMaxPPM
+	}
 }
 
 // Hold takes address out on behalf of its breaker, if there is room: together with

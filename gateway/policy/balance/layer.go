@@ -15,6 +15,7 @@ import (
 func Layer(cfg Config, p *Pool) exchange.Layer {
 	cfg = cfg.filled()
 	endpoints := p.Endpoints(cfg, time.Now())
+	p.limit(cfg.Ejection)
 	return func(next exchange.Service) exchange.Service {
 		return &balancer{cfg, p, endpoints, next}
 	}
