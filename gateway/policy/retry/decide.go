@@ -174,7 +174,7 @@ func firstRule(cfg *Config, f *Facts, t *trace) (d Decision, found bool) {
 
 // decide says what r says, whose primary matched as m.
 func (r *Rule) decide(cfg *Config, f *Facts, i int, m matched, t *trace) Decision {
-	d := Decision{Rule: i, Index: m.index, Fallback: r.Fallback}
+	d := Decision{Rule: i, Index: m.index}
 	secondary, mode := r.Secondary, r.Mode
 	if builtin, ok := r.builtin(cfg, f); ok {
 		secondary, mode = []Condition{builtin}, Confirm
@@ -194,7 +194,7 @@ func (r *Rule) decide(cfg *Config, f *Facts, i int, m matched, t *trace) Decisio
 		d.Skip = SkipSecondary
 		return d
 	}
-	d.Reason = m.reason
+	d.Reason, d.Fallback = m.reason, r.Fallback
 	if len(more) > 0 { // they say more than the primary, which they confirm
 		d.Reason = strings.Join(more, " and ")
 	}

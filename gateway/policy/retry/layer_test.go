@@ -410,3 +410,9 @@ func BenchmarkLayerGoodAnswer(b *testing.B) {
 		})
 	}
 }
+
+// bubble runs f on a clock of its own.
+func bubble(t *testing.T, f func()) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { f() })
+}

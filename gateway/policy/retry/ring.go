@@ -7,12 +7,13 @@ import (
 )
 
 // ring counts two things over a sliding span, by slots on fixed multiples of
-// their width from the first instant seen: measured from the last call instead,
-// calls 1.9 slots apart would age by one slot each time. Every request passes
-// here, so there is no lock but at the edge of a slot.
+// their width, as the wall clock had them at the first call: measured from the
+// last call instead, calls 1.9 slots apart would age by one slot each time, and a
+// bound on any ten whole slots would be none on the ten seconds that a dashboard
+// shows. Every request passes here, so there is no lock but at the edge of a slot.
 type ring struct {
 	width  time.Duration // of a slot
-	base   atomic.Pointer[time.Time]
+	base   atomic.Pointer[time.Time] // of slot 0
 	slot   atomic.Int64 // number of the running slot
 	counts []counts
 
@@ -54,7 +55,8 @@ func (r *ring) at(base, now time.Time) int64 { return int64(now.Sub(base) / r.wi
 func (r *ring) advance(now time.Time) {
 	base := r.base.Load()
 	if base == nil {
-		first := now // for this call alone it lies on the heap
+		// Only this call has one on the heap. The monotonic reading stays with it.
+		first := now.Add(-time.Duration(now.UnixNano() % int64(r.width*time.Duration(len(r.counts)))))
 		base = &first
 		r.base.Store(base)
 	}
