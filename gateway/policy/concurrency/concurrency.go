@@ -111,8 +111,8 @@ type Limit struct {
 	least, long time.Duration // latencies: the least, and the long average
 	probing     bool
 	probedAt    int64
-	calmAt      int64 // no growth before it
-	slow        bool  // growth is by one a window since a drop
+	calmAt      int64 // no growth before it, because of drops
+	waryAt      int64 // growth by one only before it
 	full        bool
 	lastRefused int64 // count at the last judgement
 	fullAt      int64 // when a refusal was last seen
@@ -145,7 +145,7 @@ func (l *Limit) configure(cfg Config, at int64) {
 	if same && cfg.adapts() {
 		l.limitMilli = min(max(l.limitMilli, cfg.Min*milli), cfg.Max*milli)
 	} else {
-		l.limitMilli, l.least, l.long, l.probing, l.slow, l.calmAt = cfg.Initial*milli, 0, 0, false, false, 0
+		l.limitMilli, l.least, l.long, l.probing, l.waryAt, l.calmAt = cfg.Initial*milli, 0, 0, false, 0, 0
 		if cfg.probes() {
 			l.probe(at)
 		}

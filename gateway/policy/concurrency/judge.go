@@ -9,12 +9,11 @@ import (
 
 const (
 	enough = 10 // answers that a window needs
-	// calm is how long a limit that was too high for its upstream stays where it
-	// fell to. Growing at once, it would be too high again some windows later, and
-	// all that is too much fails, fast.
-	calm = 10 * time.Second
-	// wary is how long growth goes by single requests after that.
+	// wary is for how long after a drop a limit grows by one only, and calm apart from
+	// the drop and from one another. Growing as fast as else, it would be too high
+	// again some windows later, and all that is too much fails, fast.
 	wary = 60 * time.Second
+	calm = 3 * time.Second
 	// quiet is how long there must be no refusal for a limit not to be called full.
 	quiet = 5 * time.Second
 )
@@ -60,7 +59,7 @@ func (l *Limit) close(at, due int64) *retrylog.Transition {
 func (l *Limit) step(at, n int64, sample time.Duration, peak, drops int64) {
 	if drops > 0 {
 		l.limitMilli = max(shrink(l.limitMilli), l.cfg.Min*milli)
-		l.calmAt, l.slow = at+int64(calm), true
+		l.calmAt, l.waryAt = at+int64(calm), at+int64(wary)
 		if !l.probing { // a probe goes on: its samples are of few requests at once
 			return
 		}
@@ -78,13 +77,13 @@ func (l *Limit) step(at, n int64, sample time.Duration, peak, drops int64) {
 	next := l.next(sample)
 	if next > l.limitMilli {
 		switch {
-		case at < l.calmAt, 2*peak*milli < l.limitMilli:
-			// Too many just now, or so few in use that latencies say nothing of more.
+		case 2*peak*milli < l.limitMilli:
+			next = l.limitMilli // so few in use that latencies say nothing of more
+		case at < l.calmAt:
 			next = l.limitMilli
-		case l.slow && at < l.calmAt+int64(wary):
+		case at < l.waryAt:
 			next = min(next, l.limitMilli+milli)
-		default:
-			l.slow = false
+			l.calmAt = at + int64(calm)
 		}
 	}
 	l.limitMilli = min(max(next, l.cfg.Min*milli), l.cfg.Max*milli)

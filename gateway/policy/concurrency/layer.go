@@ -44,21 +44,34 @@ func (s *limited) Serve(x *exchange.Exchange) error {
 	err := s.next.Serve(x)
 
 	now := time.Now()
-	status := x.Response.Judged()
-	r := Result{Outcome: exchange.Classify(err, status), Status: status, Took: now.Sub(start)}
-	if n := len(x.Event.Tries); n > 0 && err == nil {
-		// The last try alone: back-off is no latency of the upstream's.
-		r.Took = min(r.Took, time.Duration(x.Event.Tries[n-1].LatencyUS)*time.Microsecond)
-	}
-	if err == nil && x.Response.Local {
-		r.Outcome = retrylog.LocalRefusal // no answer of the upstream's
-		r.Status = 0
-	}
-	s.limit.Observe(now, r)
+	s.limit.Observe(now, result(x, err, now.Sub(start)))
 	if err != nil {
-		x.EndTo(mark, r.Outcome)
+		x.EndTo(mark, exchange.Classify(err, 0))
 	}
 	return err
+}
+
+// result is how the upstream did, as the last try tells it where there was one:
+// back-off is no latency of the upstream's, and an answer of ours in the place of
+// its own none of its answers.
+func result(x *exchange.Exchange, err error, took time.Duration) Result {
+	r := Result{Status: x.Response.Judged(), Took: took}
+	try := x.Try()
+	if try != nil {
+		r.Took = min(took, time.Duration(try.LatencyUS)*time.Microsecond)
+	}
+	switch {
+	case err == nil && !x.Response.Local:
+	case err == nil && try == nil:
+		r.Status, r.Outcome = 0, retrylog.LocalRefusal
+		return r
+	case err == nil && try.Kind != "":
+		err = &exchange.UpstreamError{Kind: exchange.Kind(try.Kind)}
+	case err == nil:
+		r.Status = try.Status
+	}
+	r.Outcome = exchange.Classify(err, r.Status)
+	return r
 }
 
 // refused says what becomes of a request for which there is no place; nil: it has

@@ -18,16 +18,19 @@ const (
 	enough   = 20 // requests that a judgement needs
 )
 
-// A tier's places found full by more than raise of the requests mean that a larger
-// share of the tier has to go, by less than lower that it may be smaller. Between
-// the two nothing moves. Full places are no waste: if nobody found them full,
-// some would be idle.
+// A tier's places found full by more than raise of the requests, over a second or
+// so, mean that a larger share of the tier has to go by caller, by less than lower
+// that it may be smaller; between the two nothing moves. Not much less than half
+// is aimed at: full places are no waste, and where few find them full, many are
+// idle.
 const (
-	raise = 400_000
-	lower = 200_000
-	step  = million / 8 // of a share, back
-	// settle is how long a share stays after it was raised.
-	settle = time.Second
+	raise  = 550_000
+	aim    = 450_000
+	lower  = 350_000
+	idle   = 50_000
+	back   = million / 50 // of the share, each interval
+	quick  = million / 8  // where the places are idle: the load has gone
+	settle = time.Second  // for which a share stays after it was raised
 	// quiet is for how long nothing may be shed of a tier that is not being shed.
 	quiet = 5 * time.Second
 )
@@ -36,6 +39,7 @@ const (
 type share struct {
 	ppm     int64          // of its traffic that is shed by caller
 	weights [buckets]int64 // where its traffic lies: an average over some intervals
+	full    int64          // of its requests, on average, that found its places taken; ppm
 	raised  int64          // when it last had to grow
 	counted int64          // shed at the last look
 	lastAt  int64          // when something was last shed
@@ -69,12 +73,16 @@ func (s *Shedder) judge(at, due, inFlight, allowed int64) {
 // move sets the share anew where full, the part of the requests that found the
 // tier's places taken, is too large or too small.
 func (t *share) move(at, full int64) {
+	t.full += (full - t.full) / 4
+	settled := at-t.raised >= int64(settle)
 	switch {
-	case full > raise:
-		t.ppm += (million - t.ppm) * full / million * 3 / 4
+	case t.full > raise && full > raise:
+		t.ppm += (million - t.ppm) * (t.full - aim) / million
 		t.raised = at
-	case full < lower && at-t.raised >= int64(settle):
-		t.ppm = max(t.ppm-step, 0)
+	case full < idle && settled:
+		t.ppm = max(t.ppm-quick, 0)
+	case t.full < lower && settled:
+		t.ppm = max(t.ppm-back, 0)
 	}
 }
 

@@ -106,7 +106,7 @@ type Shedder struct {
 
 	mu    sync.Mutex // of what follows
 	tiers [critical]share
-	level int   // rank of the highest tier being shed, and 1; 0: none
+	level int // rank of the highest tier being shed, and 1; 0: none
 }
 
 // New returns a shedder that sheds nothing yet.
