@@ -66,6 +66,7 @@ type Gateway struct {
 	log      *slog.Logger
 	metrics  *metrics
 	state    *registry
+	policies *policies
 	probes   *prober
 	mirrors  *mirrors
 	traces   *traces
@@ -103,7 +104,7 @@ func New(cfg Config) *Gateway {
 		cfg.Dial = guarded(nil)
 	}
 	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces()}
-	g.probes = newProber(g)
+	g.probes, g.policies = newProber(g), newPolicies(g)
 	g.tallies.init()
 	g.front = front.New(front.Config{
 		Service: exchange.Func(g.serve),
@@ -136,6 +137,7 @@ func (g *Gateway) Apply(cfg config.Config) error {
 	g.cfg.Faults.SetCaps(cfg.Gateway.Caps)
 	g.now.Store(next)
 	g.state.keep(next)
+	g.policies.keep(next)
 	g.mirrors.keep(next)
 	g.probes.applied()
 	g.lastErr = ""
@@ -220,6 +222,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	defer g.state.close()
+	defer g.policies.close()
 	var probing sync.WaitGroup
 	probing.Go(func() { g.probes.run(ctx) })
 	defer probing.Wait()
@@ -230,6 +233,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			g.state.tick(now)
+			g.policies.tick(now)
 		}
 	}
 }

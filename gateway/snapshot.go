@@ -81,6 +81,16 @@ func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
 	return s, nil
 }
 
+// service is the document of a service, or an empty one.
+func (s *snapshot) service(name string) config.Service {
+	for _, sv := range s.cfg.Services {
+		if sv.Name == name {
+			return sv
+		}
+	}
+	return config.Service{Name: name}
+}
+
 // find finds the route of x. A method that chi's tree does not know is taken by
 // routes that name no methods.
 func (s *snapshot) find(x *exchange.Exchange) (int, route.Verdict) {

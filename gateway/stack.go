@@ -8,13 +8,23 @@ import (
 	"breakwater/gateway/config"
 	"breakwater/gateway/exchange"
 	"breakwater/gateway/policy/balance"
+	"breakwater/gateway/policy/breaker"
+	"breakwater/gateway/policy/concurrency"
+	"breakwater/gateway/policy/fallback"
 	"breakwater/gateway/policy/fault"
+	"breakwater/gateway/policy/limiter"
+	"breakwater/gateway/policy/shed"
 	"breakwater/gateway/policy/timeout"
 )
 
 // stack is what a request of r passes through, the outermost first.
 func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 	branches, err := g.branches(s, r)
+	if err != nil {
+		return nil, err
+	}
+	guards := g.policies.service(s.service(r.Service))
+	shared, err := g.policies.shared(s.cfg, r.Limit.Quota)
 	if err != nil {
 		return nil, err
 	}
@@ -29,10 +39,20 @@ func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 		g.record(s, r),
 		// Drills of our own callers: outside every policy, inside the record.
 		fault.Layer(g.cfg.Faults, fault.Site{Service: r.Service, Route: r.Name, Exempt: r.NoFaults, Edge: true}),
+		// What is refused anyway costs as little as can be: the lowest tier first,
+		// then whoever is over the rate.
+		shed.Layer(r.Tier, guards.shed),
+		limiter.Layer(r.Limit, g.policies.limiter(r), limiter.Deps{Route: r.Name, Shared: shared, Trusted: g.trusts}),
 		// Before a byte of the body is read, or kept.
 		bodyLimit(r.MaxBody),
 		// Above the clocks: how fast a client sends is not the upstream's fault.
 		upload(replay),
+		// Answers in the place of whatever below refuses or fails.
+		fallback.Layer(r.Degrade, g.policies.answers(r)),
+		// What clients are told at last, all tries together: one bad endpoint that
+		// retries hide does not close a service.
+		breaker.Layer(guards.breaker),
+		concurrency.Layer(s.service(r.Service).Concurrency, guards.limit),
 		// Streams leave the total at their head, and have bounds of their own.
 		timeout.Streams(r.IdleTimeout, r.MaxStream),
 		// All tries and waits and the body together.
@@ -67,7 +87,9 @@ func (g *Gateway) balance(up config.Upstream) exchange.Layer {
 	if e := up.Ejection; e != nil {
 		cfg.Ejection = balance.Ejection{After: e.After, For: e.For, MaxPPM: e.MaxPPM}
 	}
-	return balance.Layer(cfg, g.state.pool(up.Name))
+	pool := g.state.pool(up.Name)
+	cfg.Gates = g.policies.endpoints(up, pool)
+	return balance.Layer(cfg, pool)
 }
 
 // slowStart is how long a new endpoint is spared a full share.

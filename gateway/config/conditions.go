@@ -84,7 +84,7 @@ func parseRule(n conf.Node, def retry.SecondaryMode) (r retry.Rule, ok bool) {
 	modeAt := m.Get("secondary_mode")
 	r = retry.Rule{Primary: primary, Secondary: parseSecondary(m.Get("secondary")), Mode: mode(modeAt, def)}
 	r.Action = retry.Action(m.Get("action").Enum("", string(retry.Retry), string(retry.DontRetry), string(retry.ToFallback)))
-	r.Fallback = fallback(m.Get("fallback_strategy"), "")
+	r.Fallback = strategyOf(m.Get("fallback_strategy"), "")
 	r.MaxRetries = int(m.Get("max_retries").Int(0, 1, 5))
 	m.Done()
 	if ok {

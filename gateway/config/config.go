@@ -4,12 +4,17 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"breakwater/gateway/contract"
+	"breakwater/gateway/policy/breaker"
+	"breakwater/gateway/policy/concurrency"
+	"breakwater/gateway/policy/fallback"
 	"breakwater/gateway/policy/fault"
 	"breakwater/gateway/policy/limiter"
 	"breakwater/gateway/policy/retry"
+	"breakwater/gateway/policy/shed"
 	"breakwater/gateway/route"
 )
 
@@ -86,6 +91,10 @@ type Upstream struct {
 	// RetriesBehind is how often whatever stands behind the endpoints asks again on
 	// its own: what one request can become is multiplied by it.
 	RetriesBehind int64 `json:"retries_behind,omitempty"`
+	// Breaker is of each endpoint; nil is the standard one.
+	Breaker *breaker.Config `json:"breaker,omitempty"`
+	// Concurrency bounds the tries under way at each endpoint.
+	Concurrency concurrency.Config `json:"concurrency,omitzero"`
 }
 
 // Endpoint is one address with the labels by which incidents are narrowed down.
@@ -121,6 +130,9 @@ type Route struct {
 	MaxStream   time.Duration  `json:"max_stream,omitempty"`
 	Retry       retry.Config   `json:"retry"`
 	Limit       limiter.Config `json:"limit,omitzero"`
+	// Tier is how much its requests matter under pressure; "" is default.
+	Tier    shed.Tier       `json:"tier,omitempty"`
+	Degrade fallback.Config `json:"degrade,omitzero"`
 	// Core routes write one event line an exchange; others may be folded.
 	Core bool `json:"core"`
 	// FaultVisible lets the client see the header that names an experiment.
@@ -135,6 +147,41 @@ type Service struct {
 	Owner string `json:"owner,omitempty"`
 	Tier  int    `json:"tier,omitempty"`
 	Core  bool   `json:"core"`
+	// Breaker counts what clients of the service are told at last; nil is the
+	// standard one.
+	Breaker *breaker.Config `json:"breaker,omitempty"`
+	// Concurrency bounds its requests under way.
+	Concurrency concurrency.Config `json:"concurrency,omitzero"`
+	// Shed is which of them are refused first when there are too many.
+	Shed shed.Config `json:"shed,omitzero"`
+}
+
+// BreakerConfig is the breaker of the service.
+func (s *Service) BreakerConfig() breaker.Config {
+	if s.Breaker == nil {
+		return breaker.Default()
+	}
+	return *s.Breaker
+}
+
+// BreakerConfig is the breaker of each endpoint.
+func (u *Upstream) BreakerConfig() breaker.Config {
+	if u.Breaker == nil {
+		return breaker.DefaultEndpoint()
+	}
+	return *u.Breaker
+}
+
+// AllServices are the services that have a document, and those that routes name
+// all the same.
+func (c *Config) AllServices() []Service {
+	all := slices.Clone(c.Services)
+	for _, r := range c.Routes {
+		if !slices.ContainsFunc(all, func(s Service) bool { return s.Name == r.Service }) {
+			all = append(all, Service{Name: r.Service})
+		}
+	}
+	return all
 }
 
 // Matches returns what the routes match, in the order of Routes, for route.Compile.

@@ -112,11 +112,11 @@ func readSix(m *conf.Map, from retry.Config, strict bool) policy {
 	if own.list.Present() {
 		cfg.OnStatus, own.wants429 = statuses(own.list)
 	}
-	cfg.Fallback = fallback(m.Get("fallback_strategy"), cfg.Fallback)
+	cfg.Fallback = strategyOf(m.Get("fallback_strategy"), cfg.Fallback)
 	return own
 }
 
-func fallback(n conf.Node, def retry.Strategy) retry.Strategy {
+func strategyOf(n conf.Node, def retry.Strategy) retry.Strategy {
 	return retry.Strategy(n.Enum(string(def), string(retry.PassThrough), string(retry.Return503)))
 }
 
