@@ -153,8 +153,7 @@ func judge(cfg *Config, f *Facts, t *trace) (d Decision, other bool) {
 // firstRule finds the rule whose primary matches, and what it says.
 func firstRule(cfg *Config, f *Facts, t *trace) (d Decision, found bool) {
 	rules := cfg.rules()
-	// An answer that is complete and good is never thrown away.
-	good := f.Kind == "" && f.Status >= 200 && f.Status < 300
+	good := f.good()
 	for i := range rules {
 		r := &rules[i]
 		m := r.Primary.match(cfg, f)
@@ -171,6 +170,10 @@ func firstRule(cfg *Config, f *Facts, t *trace) (d Decision, found bool) {
 	}
 	return d, false
 }
+
+// good reports whether an answer came that is no failure: such a one is never
+// thrown away, whatever else it says.
+func (f *Facts) good() bool { return f.Kind == "" && f.Status < 400 }
 
 // decide says what r says, whose primary matched as m.
 func (r *Rule) decide(cfg *Config, f *Facts, i int, m matched, t *trace) Decision {

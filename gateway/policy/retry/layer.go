@@ -136,6 +136,10 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 			r.note(x, &u, d.Reason, d.Skip)
 			return r.giveUp(x, err, true, d, &f, &u)
 		}
+		if d.Skip == SkipLate && f.good() { // told, and no failure
+			r.skipped(x, &f, &u, d)
+			d.Skip = ""
+		}
 		if d.Skip != "" || d.Reason != "" {
 			if err != nil {
 				x.EndTo(u.mark, exchange.Classify(err, 0))
@@ -277,12 +281,7 @@ func (r *retrier) giveUp(x *exchange.Exchange, err error, held bool, d Decision,
 	default:
 		x.Drop()
 	}
-	if x.Event.Skip == "" {
-		x.Event.Skip = d.Skip
-	}
-	if d.Skip != SkipAttempts || u.retries == 0 {
-		r.log(x, Line{At: time.Now(), Message: Skipped, Status: f.StatusOf(), Retry: u.retries, Reason: d.Reason, Skip: d.Skip})
-	}
+	r.skipped(x, f, u, d)
 	fallback := d.Fallback
 	if f.Refused && u.retries > 0 && !r.cfg.Observe { // a try that failed went before
 		fallback = r.cfg.Fallback
@@ -298,6 +297,17 @@ func (r *retrier) giveUp(x *exchange.Exchange, err error, held bool, d Decision,
 	r.finish(x, Failed, x.Response.Judged(), u)
 	tell(&x.Response.Head, u.retries+u.below)
 	return nil
+}
+
+// skipped notes why no retry follows. That the last one is made needs no line of
+// its own: the one about its end says so.
+func (r *retrier) skipped(x *exchange.Exchange, f *Facts, u *course, d Decision) {
+	if x.Event.Skip == "" {
+		x.Event.Skip = d.Skip
+	}
+	if d.Skip != SkipAttempts || u.retries == 0 {
+		r.log(x, Line{At: time.Now(), Message: Skipped, Status: f.StatusOf(), Retry: u.retries, Reason: d.Reason, Skip: d.Skip, Index: d.Index})
+	}
 }
 
 // replace puts a plain 503 where the upstream's answer was. Its Retry-After is

@@ -311,7 +311,7 @@ func TestLines(t *testing.T) {
 	u = &upstream{answers: []answer{busy}}
 	post := func(x *exchange.Exchange) { x.Request.Method = "POST" }
 	run(t, bench(), Deps{}, u, post, func(x *exchange.Exchange, err error, lines string) {
-		want := `{"level":"info","ts":"2000-01-01T00:00:00.000Z","caller":"retry/layer.go","msg":"retry skipped","request_id":"a1b2c3d4","upstream":"auth-service","status_code":503,"retry_count":0,"skip_reason":"non_idempotent"}
+		want := `{"level":"info","ts":"2000-01-01T00:00:00.000Z","caller":"retry/layer.go","msg":"retry skipped","request_id":"a1b2c3d4","upstream":"auth-service","status_code":503,"retry_count":0,"matched_index":1,"skip_reason":"non_idempotent"}
 `
 		if lines != want {
 			t.Errorf("got\n%swant\n%s", lines, want)

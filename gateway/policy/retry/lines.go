@@ -20,6 +20,7 @@ type Line struct {
 	Latency   time.Duration // succeeded, failed: from the first try to the answer
 	Reason    string        // decision_reason; succeeded, failed: of the first retry
 	Skip      string        // skipped: why
+	Index     int           // skipped, where a reason matched: the place of the status in its list
 }
 
 // Message is the kind of a Line.
@@ -72,6 +73,9 @@ func appendLine(b []byte, l Line) []byte {
 	case Skipped:
 		b = appendInt(b, `,"status_code":`, int64(l.Status))
 		b = appendInt(b, `,"retry_count":`, int64(l.Retry))
+		if l.Reason != "" { // the lines of the text have no room for it
+			b = appendInt(b, `,"matched_index":`, int64(l.Index))
+		}
 		b = appendString(append(b, `,"skip_reason":`...), l.Skip)
 	default:
 		b = appendInt(b, `,"final_status_code":`, int64(l.Status))
