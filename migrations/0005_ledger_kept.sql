@@ -367,10 +367,10 @@ end
 $$;
 -- +goose StatementEnd
 
--- Drops partitions of parent that end at or before limit, and deletes what lies
--- before it in the default one; returns how many partitions went.
+-- Drops partitions of parent that end at or before an instant, and deletes what
+-- lies before another in the default one; returns how many partitions went.
 -- +goose StatementBegin
-create function ledger_drop(parent text, before timestamptz) returns int
+create function ledger_drop(parent text, before timestamptz, before_default timestamptz) returns int
 language plpgsql as $$
 declare
     child text;
@@ -385,7 +385,7 @@ begin
         execute format('drop table %I', child);
         gone := gone + 1;
     end loop;
-    execute format('delete from %I where at < $1', parent || '_default') using before;
+    execute format('delete from %I where at < $1', parent || '_default') using before_default;
     return gone;
 end
 $$;

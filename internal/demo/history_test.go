@@ -78,7 +78,7 @@ func TestHistoryIsSound(t *testing.T) {
 				t.Fatalf("row %+v is not of %+v, or twice", r.Key, b.Key)
 			}
 			seen[key{r.Route, r.At}] = true
-			if r.Good < 0 || r.Bad < 0 || r.Good+r.Bad+r.Neutral != r.Exchanges || r.Hist.Count() != r.Good+r.Bad ||
+			if r.Good < 0 || r.Bad < 0 || r.Good+r.Bad+r.Neutral != r.Exchanges || r.Hist.Bins().Count() != r.Good+r.Bad ||
 				r.Attempts < r.Exchanges || r.Recovered > r.Retried || r.FirstTryBad < r.Bad {
 				t.Fatalf("row %+v does not add up", r)
 			}
@@ -106,14 +106,17 @@ type keeper struct {
 	stopped bool
 }
 
-func (k *keeper) Ingest(_ context.Context, b *ingest.Batch) (bool, error) {
-	was := k.keys[b.Key.Seq]
-	k.keys[b.Key.Seq] = true
-	if !was {
-		k.counted++
+func (k *keeper) Ingest(_ context.Context, batches ...*ingest.Batch) (already []bool, err error) {
+	for _, b := range batches {
+		was := k.keys[b.Key.Seq]
+		k.keys[b.Key.Seq] = true
+		if !was {
+			k.counted++
+		}
+		k.stopped = k.stopped || b.Key.Last
+		already = append(already, was)
 	}
-	k.stopped = k.stopped || b.Key.Last
-	return was, nil
+	return already, nil
 }
 
 func (k *keeper) GatewayStopped(_ context.Context, _, gateway string) (bool, error) {

@@ -20,6 +20,9 @@ const (
 
 // Add counts n values of us microseconds.
 func (l *List) Add(us, n int64) {
+	if n == 0 {
+		return
+	}
 	e := n<<binBits | int64(Index(us))
 	if last := len(*l) - 1; last >= 0 && (*l)[last]&binMask == e&binMask {
 		(*l)[last] += e &^ binMask

@@ -1,13 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
-	"time"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"breakwater/slo/ingest"
 )
@@ -18,54 +18,17 @@ const limitSQL = `
 select set_config('statement_timeout', '4s', true), set_config('lock_timeout', '3s', true),
        set_config('idle_in_transaction_session_timeout', '5s', true)`
 
+// Two transactions that add to the same service would wait for each other in any
+// of a thousand rows, and could do so crosswise. They wait here instead, once.
+const lockServicesSQL = `
+select count(pg_advisory_xact_lock(key)) from unnest(@keys::bigint[]) as key`
+
 // batchSQL is the first row of the transaction. A second sender of the same key
 // waits here for the first to end, and then inserts nothing, or everything.
 const batchSQL = `
-insert into batch (gateway, boot, seq, env, from_at, until_at, exchanges, lost, bad_lines, future, too_late, unkept, received_at)
-values (@gateway, @boot, @seq, @env, @from, @until, @exchanges, @lost, @bad_lines, @future, @too_late, @unkept, @received)
+insert into batch (gateway, boot, seq, env, from_at, until_at, exchanges, lost, bad_lines, future, too_late, unkept, received_at, read_in)
+values (@gateway, @boot, @seq, @env, @from, @until, @exchanges, @lost, @bad_lines, @future, @too_late, @unkept, @received, @read_in)
 on conflict (gateway, boot, seq) do nothing`
-
-// One statement for all rows: what hangs on the table then runs once a batch.
-// Histograms differ in length, which no array of arrays allows, so they come as text.
-const addMinutesSQL = `
-insert into rollup_minute as m (service, env, route, upstream, experiment, at,
-    good, bad, neutral, throttled, aborted, chaos_bad, first_try_bad, exchanges, attempts,
-    retried, recovered, over_limit, dep_timeouts, degraded, latency_us, hist)
-select service, env, route, upstream, experiment, at,
-    good, bad, neutral, throttled, aborted, chaos_bad, first_try_bad, exchanges, attempts,
-    retried, recovered, over_limit, dep_timeouts, degraded, latency_us, hist::bigint[]
-from unnest(@service::text[], @env::text[], @route::text[], @upstream::text[], @experiment::text[], @at::timestamptz[],
-    @good::bigint[], @bad::bigint[], @neutral::bigint[], @throttled::bigint[], @aborted::bigint[], @chaos_bad::bigint[],
-    @first_try_bad::bigint[], @exchanges::bigint[], @attempts::bigint[], @retried::bigint[], @recovered::bigint[],
-    @over_limit::bigint[], @dep_timeouts::bigint[], @degraded::bigint[], @latency_us::bigint[], @hist::text[])
-    as r (service, env, route, upstream, experiment, at,
-    good, bad, neutral, throttled, aborted, chaos_bad, first_try_bad, exchanges, attempts,
-    retried, recovered, over_limit, dep_timeouts, degraded, latency_us, hist)
-on conflict (service, env, route, upstream, experiment, at) do update set
-    good = m.good + excluded.good,
-    bad = m.bad + excluded.bad,
-    neutral = m.neutral + excluded.neutral,
-    throttled = m.throttled + excluded.throttled,
-    aborted = m.aborted + excluded.aborted,
-    chaos_bad = m.chaos_bad + excluded.chaos_bad,
-    first_try_bad = m.first_try_bad + excluded.first_try_bad,
-    exchanges = m.exchanges + excluded.exchanges,
-    attempts = m.attempts + excluded.attempts,
-    retried = m.retried + excluded.retried,
-    recovered = m.recovered + excluded.recovered,
-    over_limit = m.over_limit + excluded.over_limit,
-    dep_timeouts = m.dep_timeouts + excluded.dep_timeouts,
-    degraded = m.degraded + excluded.degraded,
-    latency_us = m.latency_us + excluded.latency_us,
-    hist = histogram_add(m.hist, excluded.hist),
-    revision = m.revision + 1`
-
-const keepEventsSQL = `
-insert into event (service, env, at, kind, gateway, experiment, request_id, body)
-select service, env, at, kind, gateway, experiment, request_id, body
-from unnest(@service::text[], @env::text[], @at::timestamptz[], @kind::text[], @gateway::text[],
-    @experiment::text[], @request_id::text[], @body::jsonb[])
-    as e (service, env, at, kind, gateway, experiment, request_id, body)`
 
 // Two boots of one name at a time would cover a minute twice.
 const coverMinuteSQL = `
@@ -97,66 +60,104 @@ on conflict (env, gateway, boot) do update set
     batches = b.batches + 1,
     stopped = b.stopped or excluded.stopped`
 
-// Ingest adds a batch to the ledger in one transaction, unless its key is there
-// already. After an error the batch may have been added all the same, where the
-// answer to the commit was lost; sending it again is then the way to know.
-func (s *Store) Ingest(ctx context.Context, b *ingest.Batch) (already bool, err error) {
+// Ingest adds batches to the ledger in one transaction, except those whose keys are
+// there already. After an error they may have been added all the same, where the
+// answer to the commit was lost; sending them again is then the way to know.
+func (s *Store) Ingest(ctx context.Context, batches ...*ingest.Batch) (already []bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		already, err = insertBatch(ctx, tx, b)
-		if err != nil || already {
+		already, err = insertBatches(ctx, tx, batches)
+		if err != nil {
 			return err
 		}
-		return tx.SendBatch(ctx, ledgerRows(b)).Close()
+		var fresh []*ingest.Batch
+		var parts []ingest.Folded
+		for i, b := range batches {
+			if !already[i] {
+				fresh, parts = append(fresh, b), append(parts, b.Folded)
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		return tx.SendBatch(ctx, ledgerRows(fresh, ingest.Sum(parts...))).Close()
 	})
 	if err != nil {
-		return false, fmt.Errorf("ingest batch %s/%s/%d: %w", b.Key.Gateway, b.Key.Boot, b.Key.Seq, err)
+		k := batches[0].Key
+		return nil, fmt.Errorf("ingest %d batches from %s/%s/%d on: %w", len(batches), k.Gateway, k.Boot, k.Seq, err)
 	}
 	return already, nil
 }
 
-const pruneSQL = `select ledger_prune(@now)`
-
-// Prune removes what no decision reads any more, and returns how many rows went.
-func (s *Store) Prune(ctx context.Context, now time.Time) (int64, error) {
-	var gone int64
-	if err := s.db.QueryRow(ctx, pruneSQL, pgx.StrictNamedArgs{"now": now}).Scan(&gone); err != nil {
-		return 0, fmt.Errorf("prune the ledger: %w", err)
+// insertBatches enters the keys, in one order for everybody, and says which of
+// them were there.
+func insertBatches(ctx context.Context, tx pgx.Tx, batches []*ingest.Batch) (already []bool, err error) {
+	order := make([]int, len(batches))
+	for i := range order {
+		order[i] = i
 	}
-	return gone, nil
-}
-
-func insertBatch(ctx context.Context, tx pgx.Tx, b *ingest.Batch) (already bool, err error) {
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := batches[i].Key, batches[j].Key
+		return cmp.Or(cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Boot, b.Boot), cmp.Compare(a.Seq, b.Seq))
+	})
 	var q pgx.Batch
 	q.Queue(limitSQL)
-	q.Queue(batchSQL, pgx.StrictNamedArgs{
-		"gateway": b.Key.Gateway, "boot": b.Key.Boot, "seq": b.Key.Seq, "env": b.Key.Env,
-		"from": b.Key.From, "until": b.Key.Until, "exchanges": b.Exchanges, "lost": b.Key.Lost,
-		"bad_lines": b.BadLines, "future": b.Future, "too_late": b.TooLate, "unkept": b.Unkept,
-		"received": b.Received,
-	})
+	for _, i := range order {
+		b := batches[i]
+		q.Queue(batchSQL, pgx.StrictNamedArgs{
+			"gateway": b.Key.Gateway, "boot": b.Key.Boot, "seq": b.Key.Seq, "env": b.Key.Env,
+			"from": b.Key.From, "until": b.Key.Until, "exchanges": b.Exchanges, "lost": b.Key.Lost,
+			"bad_lines": b.BadLines, "future": b.Future, "too_late": b.TooLate, "unkept": b.Unkept,
+			"received": b.Received, "read_in": b.ReadIn,
+		})
+	}
 	res := tx.SendBatch(ctx, &q)
-	if _, err := res.Exec(); err != nil {
-		_ = res.Close() // says the same
-		return false, err
+	already = make([]bool, len(batches))
+	_, err = res.Exec()
+	for _, i := range order {
+		if err != nil {
+			break
+		}
+		var tag pgconn.CommandTag
+		tag, err = res.Exec()
+		already[i] = tag.RowsAffected() == 0
 	}
-	tag, err := res.Exec()
-	if err != nil {
-		_ = res.Close()
-		return false, err
-	}
-	return tag.RowsAffected() == 0, res.Close()
+	// After an error, closing says the same.
+	return already, cmp.Or(err, res.Close())
 }
 
-// ledgerRows queues the rows of a batch, in the order in which every batch
+// ledgerRows queues what batches add, in the order in which every transaction
 // takes its locks.
-func ledgerRows(b *ingest.Batch) *pgx.Batch {
+func ledgerRows(batches []*ingest.Batch, sum ingest.Folded) *pgx.Batch {
 	q := &pgx.Batch{}
-	if len(b.Rows) > 0 {
-		q.Queue(addMinutesSQL, minuteArgs(b.Rows))
+	if len(sum.Rows) > 0 {
+		q.Queue(lockServicesSQL, pgx.StrictNamedArgs{"keys": serviceLocks(sum.Rows)})
+		q.Queue(addMinutesSQL, minuteArgs(sum.Rows))
 	}
-	if len(b.Events) > 0 {
-		q.Queue(keepEventsSQL, eventArgs(b.Events))
+	if len(sum.Retries) > 0 {
+		q.Queue(addRetriesSQL, retryArgs(sum.Retries))
 	}
+	if len(sum.Facets) > 0 {
+		q.Queue(addFacetsSQL, facetArgs(sum.Facets))
+	}
+	if len(sum.Events) > 0 {
+		q.Queue(keepEventsSQL, eventArgs(sum.Events))
+	}
+	// By gateway, then in time: a gateway's rows are locked in one order.
+	batches = slices.Clone(batches)
+	slices.SortStableFunc(batches, func(a, b *ingest.Batch) int {
+		return cmp.Or(cmp.Compare(a.Key.Env, b.Key.Env), cmp.Compare(a.Key.Gateway, b.Key.Gateway), a.Key.From.Compare(b.Key.From))
+	})
+	for _, b := range batches {
+		if b.ReadIn { // a file is no gateway: it covers no time, and nothing is expected of it
+			continue
+		}
+		reports(q, b)
+	}
+	return q
+}
+
+// reports queues what a batch says of its gateway.
+func reports(q *pgx.Batch, b *ingest.Batch) {
 	for _, m := range b.Minutes {
 		q.Queue(coverMinuteSQL, pgx.StrictNamedArgs{
 			"env": b.Key.Env, "gateway": b.Key.Gateway, "at": m.At, "covered_us": m.CoveredUS, "lost": m.Lost,
@@ -170,72 +171,6 @@ func ledgerRows(b *ingest.Batch) *pgx.Batch {
 		"env": b.Key.Env, "gateway": b.Key.Gateway, "boot": b.Key.Boot, "seq": b.Key.Seq,
 		"from": b.Key.From, "until": b.Key.Until, "stopped": b.Key.Last,
 	})
-	return q
-}
-
-// column takes one field of every row.
-func column[R, V any](rows []R, field func(*R) V) []V {
-	out := make([]V, len(rows))
-	for i := range rows {
-		out[i] = field(&rows[i])
-	}
-	return out
-}
-
-func minuteArgs(rows []ingest.Row) pgx.StrictNamedArgs {
-	text := func(f func(*ingest.Row) string) []string { return column(rows, f) }
-	sum := func(f func(*ingest.Row) int64) []int64 { return column(rows, f) }
-	return pgx.StrictNamedArgs{
-		"service":       text(func(r *ingest.Row) string { return r.Service }),
-		"env":           text(func(r *ingest.Row) string { return r.Env }),
-		"route":         text(func(r *ingest.Row) string { return r.Route }),
-		"upstream":      text(func(r *ingest.Row) string { return r.Upstream }),
-		"experiment":    text(func(r *ingest.Row) string { return r.Experiment }),
-		"at":            column(rows, func(r *ingest.Row) time.Time { return r.At }),
-		"good":          sum(func(r *ingest.Row) int64 { return r.Good }),
-		"bad":           sum(func(r *ingest.Row) int64 { return r.Bad }),
-		"neutral":       sum(func(r *ingest.Row) int64 { return r.Neutral }),
-		"throttled":     sum(func(r *ingest.Row) int64 { return r.Throttled }),
-		"aborted":       sum(func(r *ingest.Row) int64 { return r.Aborted }),
-		"chaos_bad":     sum(func(r *ingest.Row) int64 { return r.ChaosBad }),
-		"first_try_bad": sum(func(r *ingest.Row) int64 { return r.FirstTryBad }),
-		"exchanges":     sum(func(r *ingest.Row) int64 { return r.Exchanges }),
-		"attempts":      sum(func(r *ingest.Row) int64 { return r.Attempts }),
-		"retried":       sum(func(r *ingest.Row) int64 { return r.Retried }),
-		"recovered":     sum(func(r *ingest.Row) int64 { return r.Recovered }),
-		"over_limit":    sum(func(r *ingest.Row) int64 { return r.OverLimit }),
-		"dep_timeouts":  sum(func(r *ingest.Row) int64 { return r.DepTimeouts }),
-		"degraded":      sum(func(r *ingest.Row) int64 { return r.Degraded }),
-		"latency_us":    sum(func(r *ingest.Row) int64 { return r.LatencyUS }),
-		"hist":          text(func(r *ingest.Row) string { return arrayText(r.Hist) }),
-	}
-}
-
-func eventArgs(events []ingest.Event) pgx.StrictNamedArgs {
-	text := func(f func(*ingest.Event) string) []string { return column(events, f) }
-	return pgx.StrictNamedArgs{
-		"service":    text(func(e *ingest.Event) string { return e.Service }),
-		"env":        text(func(e *ingest.Event) string { return e.Env }),
-		"at":         column(events, func(e *ingest.Event) time.Time { return e.At }),
-		"kind":       text(func(e *ingest.Event) string { return e.Kind }),
-		"gateway":    text(func(e *ingest.Event) string { return e.Gateway }),
-		"experiment": text(func(e *ingest.Event) string { return e.Experiment }),
-		"request_id": text(func(e *ingest.Event) string { return e.RequestID }),
-		"body":       column(events, func(e *ingest.Event) json.RawMessage { return e.Body }),
-	}
-}
-
-// arrayText writes {1,2,3}.
-func arrayText(bins []int64) string {
-	b := make([]byte, 0, 2+2*len(bins))
-	b = append(b, '{')
-	for i, n := range bins {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, n, 10)
-	}
-	return string(append(b, '}'))
 }
 
 const gatewayStoppedSQL = `

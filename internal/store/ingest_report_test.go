@@ -100,18 +100,3 @@ func TestABatchThatWaitsForALockGivesUp(t *testing.T) {
 		t.Errorf("got good %d of %d, want 1 of 1", good, n)
 	}
 }
-
-func TestPruneTakesOldKeysOnly(t *testing.T) {
-	db := pgtest.Pool(t)
-	s := store.New(db)
-	if code, _ := post(handler(s, noon), key("gw", "b", 1), []retrylog.Record{exchange(503, noon)}); code != 200 {
-		t.Fatalf("got %d", code)
-	}
-	if gone, err := s.Prune(t.Context(), noon.Add(time.Hour)); err != nil || gone != 0 {
-		t.Errorf("after an hour: %d gone, %v", gone, err)
-	}
-	// The batch's key and the event; the minute stays for its 35 days.
-	if gone, err := s.Prune(t.Context(), noon.AddDate(0, 0, 10)); err != nil || gone != 2 {
-		t.Errorf("after ten days: %d gone, %v, want 2", gone, err)
-	}
-}

@@ -2,16 +2,12 @@ package ingest
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/json"
-	"slices"
+	"encoding/binary"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"breakwater/internal/histogram"
 	"breakwater/internal/retrylog"
-	"breakwater/slo"
 )
 
 // How far an exchange may have ended from the instant it is counted at.
@@ -30,189 +26,259 @@ const maxKept = 500
 // maxKey bounds a name, so that no row is too long for its index.
 const maxKey = 200
 
-// Key names a minute row.
-type Key struct {
-	Service, Env, Route, Upstream, Experiment string
-	At                                        time.Time // the minute's beginning
-}
-
-func (k Key) compare(l Key) int {
-	return cmp.Or(
-		strings.Compare(k.Service, l.Service), strings.Compare(k.Env, l.Env), strings.Compare(k.Route, l.Route),
-		strings.Compare(k.Upstream, l.Upstream), strings.Compare(k.Experiment, l.Experiment), k.At.Compare(l.At))
-}
-
-// Row is what a batch adds to one minute row.
-type Row struct {
-	Key
-	slo.Tally                  // Lost and the minutes of coverage stay zero: they have no service
-	DepTimeouts int64          // exchanges with at least one
-	Degraded    int64          // answered by a fallback
-	LatencyUS   int64          // sum
-	Hist        histogram.Bins // of valid exchanges
-}
-
-// Event is a record kept by itself.
-type Event struct {
-	Kind                string // exchange, transition, config, notice, quarantine
-	Service, Env        string
-	At                  time.Time
-	Gateway, Experiment string
-	RequestID           string
-	Body                json.RawMessage
-}
-
-// Folded is what a batch comes to.
-type Folded struct {
-	Rows   []Row // ascending by Key, each key once
-	Events []Event
-
-	Exchanges int64 // counted in Rows
-	Future    int64 // set aside: ended more than MaxAhead after now
-	TooLate   int64 // not counted: ended more than MaxLate before now
-	Unkept    int64 // interesting, but beyond what a batch may keep
-}
-
 // Fold adds up records as of now. limit is the latency beyond which an exchange
 // of a service and route counts as slow, 0 for none; nil means none anywhere.
 func Fold(records []retrylog.Record, now time.Time, limit func(service, route string) time.Duration) Folded {
-	f := newFolder(now, limit)
+	f := newFolder(now, MaxLate, limit)
 	for i := range records {
-		f.add(&records[i])
+		f.add(&records[i], retrylog.AppendRecord(nil, &records[i]))
 	}
 	return f.done()
 }
 
-// folder is Fold for records that come one by one.
+// folder is Fold for records that come one by one. Their strings are only lent:
+// what is kept is copied.
 type folder struct {
-	now   time.Time
-	limit func(service, route string) time.Duration
-	rows  map[Key]*Row
-	out   Folded
+	now      time.Time
+	from, to int64 // an exchange that ended outside is not counted; Unix seconds
+	limit    func(service, route string) time.Duration
+	rows     map[string]*counted
+	scopes   map[string]*scope
+	retries  map[RetryKey]*Retry
+	key      []byte
+	last     *counted // consecutive lines are often of one row
+	lastKey  []byte
+	out      Folded
 }
 
-func newFolder(now time.Time, limit func(service, route string) time.Duration) *folder {
-	return &folder{now: now, limit: limit, rows: map[Key]*Row{}}
+// counted is a row while it is counted.
+type counted struct {
+	Row
+	limitUS int64
+	scope   *scope
+}
+
+func newFolder(now time.Time, late time.Duration, limit func(service, route string) time.Duration) *folder {
+	return &folder{
+		now: now, from: now.Add(-late).UnixMicro(), to: now.Add(MaxAhead).UnixMicro(), limit: limit,
+		rows: map[string]*counted{}, scopes: map[string]*scope{}, retries: map[RetryKey]*Retry{},
+	}
 }
 
 func (f *folder) done() Folded {
 	f.out.Rows = make([]Row, 0, len(f.rows))
 	for _, r := range f.rows {
-		f.out.Rows = append(f.out.Rows, *r)
+		r.Hist.Pack()
+		f.out.Rows = append(f.out.Rows, r.Row)
 	}
-	// Two batches that touch the same rows must lock them in the same order.
-	slices.SortFunc(f.out.Rows, func(a, b Row) int { return a.Key.compare(b.Key) })
+	for _, r := range f.retries {
+		f.out.Retries = append(f.out.Retries, *r)
+	}
+	for _, s := range f.scopes {
+		f.out.Facets = s.list(f.out.Facets)
+	}
+	f.out.sort()
 	return f.out
 }
 
-func (f *folder) add(r *retrylog.Record) {
+// add counts a record. line is the one it was read from, checksum and all.
+func (f *folder) add(r *retrylog.Record, line []byte) {
 	switch {
 	case r.Exchange != nil:
-		f.exchange(r)
+		f.exchange(r.Exchange, line)
 	case r.Transition != nil:
 		t := r.Transition
-		f.keep(r, Event{Kind: "transition", Service: t.Service, Env: t.Env, At: t.At, Gateway: t.Gateway})
+		f.keep(line, Event{Kind: "transition", Service: t.Service, Env: t.Env, At: t.At, Gateway: t.Gateway})
 	case r.Config != nil:
 		c := r.Config
-		f.keep(r, Event{Kind: "config", Env: c.Env, At: c.At, Gateway: c.Gateway})
+		f.keep(line, Event{Kind: "config", Env: c.Env, At: c.At, Gateway: c.Gateway})
 	case r.Notice != nil:
 		n := r.Notice
-		f.keep(r, Event{Kind: "notice", Env: n.Env, At: n.At, Gateway: n.Gateway})
+		f.keep(line, Event{Kind: "notice", Env: n.Env, At: n.At, Gateway: n.Gateway})
 	}
 }
 
-func (f *folder) exchange(r *retrylog.Record) {
-	x := r.Exchange
+func (f *folder) exchange(x *retrylog.Exchange, line []byte) {
 	n := max(x.Count, 1)
-	e := Event{Kind: "exchange", Service: x.Service, Env: x.Env, At: x.End, Gateway: x.Gateway, Experiment: x.Experiment, RequestID: x.RequestID}
-	switch {
-	case x.End.After(f.now.Add(MaxAhead)):
+	at := x.End.UnixMicro()
+	if at > f.to || at < f.from || x.End.IsZero() {
+		if at <= f.to {
+			f.out.TooLate += n
+			return
+		}
 		f.out.Future += n
-		e.Kind, e.At = "quarantine", f.now // where somebody will look for it
-		f.keep(r, e)
-		return
-	case x.End.Before(f.now.Add(-MaxLate)):
-		f.out.TooLate += n
+		e := eventOf(x, "quarantine")
+		e.At = f.now // where somebody will look for it
+		f.keep(line, e)
 		return
 	}
 	f.out.Exchanges += n
 	class := Classify(x)
-	f.count(f.row(x), x, class, n)
+	row := f.row(x)
+	w := n
+	if by := weight(x); by > 1 {
+		w = n * by
+		row.sampled(class, n, by)
+	}
+	row.count(x, class, w)
+	if x.Service != "" && class != Synthetic {
+		row.scope.count(x, class, w)
+		if len(x.Tries) > 1 {
+			f.retried(x, class, w)
+		}
+	}
 	if interesting(x, class) {
-		f.keep(r, e)
+		f.keep(line, eventOf(x, "exchange"))
 	}
 }
 
-func (f *folder) row(x *retrylog.Exchange) *Row {
-	k := Key{
-		Service: clean(x.Service), Env: clean(x.Env), Route: clean(x.Route), Upstream: clean(x.Upstream),
-		Experiment: clean(x.Experiment), At: x.End.UTC().Truncate(time.Minute),
+func eventOf(x *retrylog.Exchange, kind string) Event {
+	return Event{Kind: kind, Service: x.Service, Env: x.Env, At: x.End, Gateway: x.Gateway, Experiment: x.Experiment, RequestID: x.RequestID}
+}
+
+// row finds the row of x. Its key is written out with the length of each name: a
+// name may hold any byte.
+func (f *folder) row(x *retrylog.Exchange) *counted {
+	minute := x.End.Unix() / 60
+	b := binary.AppendVarint(f.key[:0], minute)
+	for _, s := range [...]string{x.Service, x.Env} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
-	row := f.rows[k]
+	ofScope := len(b)
+	for _, s := range [...]string{x.Route, x.Upstream, x.Experiment} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	f.key = b
+	if f.last != nil && bytes.Equal(b, f.lastKey) {
+		return f.last
+	}
+	row := f.rows[string(b)]
 	if row == nil {
-		row = &Row{Key: k}
-		f.rows[k] = row
+		row = &counted{Row: Row{Key: Key{
+			Service: clean(x.Service), Env: clean(x.Env), Route: clean(x.Route), Upstream: clean(x.Upstream),
+			Experiment: clean(x.Experiment), At: time.Unix(minute*60, 0).UTC(),
+		}}}
+		row.scope = f.scopes[string(b[:ofScope])]
+		if row.scope == nil {
+			row.scope = &scope{service: row.Service, env: row.Env, at: row.At}
+			f.scopes[string(b[:ofScope])] = row.scope
+		}
+		if f.limit != nil {
+			row.limitUS = max(0, f.limit(row.Service, row.Route).Microseconds())
+			row.LimitUS = row.limitUS
+		}
+		f.rows[string(b)] = row
 	}
+	f.last, f.lastKey = row, append(f.lastKey[:0], b...)
 	return row
 }
 
-func (f *folder) count(row *Row, x *retrylog.Exchange, class Class, n int64) {
-	row.Exchanges += n
-	row.Attempts += n * int64(len(x.Tries))
-	row.LatencyUS += n * x.LatencyUS
+// sampled notes that n lines stand for by exchanges each.
+func (r *counted) sampled(class Class, n, by int64) {
 	switch class {
 	case Good:
-		row.Good += n
+		r.Sampled += n
+		r.VarGood += n * by * (by - 1)
 	case Bad:
-		row.Bad += n
-		if x.Experiment != "" {
-			row.ChaosBad += n
-		}
-	case Throttled:
-		row.Neutral += n
-		row.Throttled += n
-	case Aborted:
-		row.Neutral += n
-		row.Aborted += n
-	case Neutral:
-		row.Neutral += n
-	}
-	if firstTryBad(x) {
-		row.FirstTryBad += n
-	}
-	if len(x.Tries) > 1 {
-		row.Retried += n
-		if class == Good {
-			row.Recovered += n
-		}
-	}
-	if x.DepTimeouts > 0 {
-		row.DepTimeouts += n
-	}
-	if x.Degraded != "" {
-		row.Degraded += n
-	}
-	if class.Valid() {
-		row.Hist.Add(x.LatencyUS, n)
-	}
-	// Who waited past the limit and then gave up did find it slow.
-	if f.limit != nil && (class.Valid() || class == Aborted) {
-		if limit := f.limit(x.Service, x.Route); limit > 0 && x.LatencyUS > limit.Microseconds() {
-			row.OverLimit += n
-		}
+		r.Sampled += n
+		r.VarBad += n * by * (by - 1)
 	}
 }
 
-func (f *folder) keep(r *retrylog.Record, e Event) {
-	if len(f.out.Events) == maxKept || e.At.After(f.now.Add(MaxAhead)) || e.At.Before(f.now.Add(-MaxLate)) {
+func (r *counted) count(x *retrylog.Exchange, class Class, n int64) {
+	r.Exchanges += n
+	r.Attempts += n * int64(len(x.Tries))
+	r.LatencyUS += n * x.LatencyUS
+	switch class {
+	case Good:
+		r.Good += n
+		if x.Experiment != "" {
+			r.ChaosGood += n
+		}
+		if x.Degraded != "" {
+			r.Degraded += n
+		}
+	case Bad:
+		r.Bad += n
+		if x.Experiment != "" {
+			r.ChaosBad += n
+		}
+		if x.Origin == "gateway" {
+			r.BadLocal += n
+		}
+	case Throttled:
+		r.Neutral += n
+		r.Throttled += n
+	case Aborted:
+		r.Neutral += n
+		r.Aborted += n
+	case Synthetic:
+		r.Neutral += n
+		r.Synthetic += n
+		return
+	case Neutral:
+		r.Neutral += n
+	}
+	if len(x.Tries) > 1 {
+		r.Retried += n
+		if class == Good {
+			r.Recovered += n
+		}
+	}
+	// Who waited past the limit and then gave up did find it slow.
+	if r.limitUS > 0 && (class.Valid() || class == Aborted) && x.LatencyUS > r.limitUS {
+		r.OverLimit += n
+		if class == Aborted {
+			r.AbortedOver += n
+		}
+	}
+	if !class.Valid() {
+		return
+	}
+	if firstTryBad(x) {
+		r.FirstTryBad += n
+	}
+	if x.DepTimeouts > 0 {
+		r.DepTimeouts += n
+		r.DepTimeoutCalls += n * int64(x.DepTimeouts)
+	}
+	r.Hist.Add(x.LatencyUS, n)
+	r.LatencyMaxUS = max(r.LatencyMaxUS, x.LatencyUS)
+}
+
+func (f *folder) retried(x *retrylog.Exchange, class Class, n int64) {
+	k := RetryKey{Service: x.Service, Env: x.Env, Upstream: x.Upstream, Status: firstStatus(x), Reason: x.Reason,
+		Experiment: x.Experiment, At: x.End.UTC().Truncate(time.Minute)}
+	r := f.retries[k]
+	if r == nil {
+		k.Service, k.Env, k.Upstream = clean(k.Service), clean(k.Env), clean(k.Upstream)
+		k.Reason, k.Experiment = clean(k.Reason), clean(k.Experiment)
+		if r = f.retries[k]; r == nil {
+			r = &Retry{RetryKey: k}
+			f.retries[k] = r
+		}
+	}
+	r.Retried += n
+	r.Retries += n * int64(len(x.Tries)-1)
+	switch class {
+	case Good:
+		r.Succeeded += n
+	case Bad:
+		r.Failed += n
+	}
+}
+
+// crcTail is how long the last member of a line is, with the brace that closes it.
+const crcTail = len(`,"crc":"00000000"}`)
+
+func (f *folder) keep(line []byte, e Event) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	if len(f.out.Events) == maxKept || len(line) < crcTail || e.At.UnixMicro() > f.to || e.At.UnixMicro() < f.from {
 		f.out.Unkept++
 		return
 	}
-	body, err := json.Marshal(r)
-	if err != nil { // an instant no calendar knows
-		f.out.Unkept++
-		return
-	}
+	// The record without its checksum, whose work is done.
+	body := append(append(make([]byte, 0, len(line)), line[:len(line)-crcTail]...), '}')
 	e.Body = bytes.ReplaceAll(body, []byte(`\u0000`), []byte(`\ufffd`))
 	e.Service, e.Env, e.Gateway = clean(e.Service), clean(e.Env), clean(e.Gateway)
 	e.Experiment, e.RequestID = clean(e.Experiment), clean(e.RequestID)
@@ -220,7 +286,7 @@ func (f *folder) keep(r *retrylog.Record, e Event) {
 }
 
 // clean makes a name that PostgreSQL takes: a single refused one would hold up
-// everything that comes after it.
+// everything that comes after it. What it returns is a copy.
 func clean(s string) string {
 	if len(s) > maxKey {
 		s = s[:maxKey]
@@ -232,7 +298,7 @@ func clean(s string) string {
 		}
 	}
 	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
+		return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
 	}
-	return s
+	return strings.Clone(s)
 }

@@ -50,6 +50,7 @@ type Answer struct {
 // Handler serves POST /api/v1/events. It is safe for concurrent use.
 type Handler struct {
 	cfg     Config
+	group   *group
 	slots   chan struct{}
 	batches *prometheus.CounterVec
 	events  *prometheus.CounterVec
@@ -65,6 +66,7 @@ func New(cfg Config) *Handler {
 	}
 	h := &Handler{
 		cfg:   cfg,
+		group: newGroup(cfg.Store),
 		slots: make(chan struct{}, maxAtOnce),
 		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "breakwater_ingest_batches_total", Help: "Batches of retry-log lines received, by what came of them.",
@@ -96,7 +98,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeWait)
 	defer cancel()
-	already, err := h.cfg.Store.Ingest(ctx, b)
+	already, err := h.group.ingest(ctx, b)
 	if err != nil {
 		h.cfg.Log.Warn("batch not stored", "gateway", b.Key.Gateway, "boot", b.Key.Boot, "seq", b.Key.Seq, "err", err)
 		h.refuse(w, &problem{http.StatusServiceUnavailable, "store_away", "the ledger cannot be written at the moment; send the batch again"})
@@ -146,19 +148,35 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*Batch, *problem
 	}
 	body = &capped{body, maxUnpacked, maxLines}
 	now := h.cfg.Now().UTC()
-	f := newFolder(now, h.cfg.Limit)
-	_, stats, err := retrylog.Scan(body, func(rec retrylog.Record) error {
-		f.add(&rec)
-		return nil
-	})
+	f := newFolder(now, MaxLate, h.cfg.Limit)
+	bad, err := f.read(body)
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	bad := stats.Bad
+	return newBatch(key, f.done(), bad, now), nil
+}
+
+// read adds every record of body and returns how many lines could not be read.
+func (f *folder) read(body io.Reader) (bad int64, err error) {
+	var x retrylog.Exchange // used again for every line, its tries' room too
+	glanced := retrylog.Record{Exchange: &x}
+	_, stats, err := retrylog.Lines(body, func(line []byte, _ int64) error {
+		if glance(line, &x) {
+			f.add(&glanced, line)
+			return nil
+		}
+		rec, err := retrylog.Parse(line)
+		if err != nil {
+			bad++
+			return nil
+		}
+		f.add(&rec, line)
+		return nil
+	})
 	if stats.Tail > 0 {
 		bad++ // the last line has no end
 	}
-	return newBatch(key, f.done(), bad, now), nil
+	return bad + stats.Bad, err
 }
 
 func readKey(s string) (retrylog.Batch, error) {

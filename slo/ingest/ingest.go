@@ -19,6 +19,8 @@ type Batch struct {
 	Folded
 	// Minutes is what the batch says of its gateway's time, ascending.
 	Minutes []Minute
+	// ReadIn: it comes from a file, not from a gateway: it says nothing of anybody's time.
+	ReadIn bool
 }
 
 // Minute is a part of a minute that a gateway has reported on.
@@ -28,10 +30,10 @@ type Minute struct {
 	Lost      int64 // events known to be missing
 }
 
-// Store keeps the ledger. It adds b as a whole or not at all; a batch whose key
-// it knows it does not add again, and says so.
+// Store keeps the ledger. It adds all batches or none. A batch whose key it knows
+// it does not add again, and says so.
 type Store interface {
-	Ingest(ctx context.Context, b *Batch) (already bool, err error)
+	Ingest(ctx context.Context, batches ...*Batch) (already []bool, err error)
 }
 
 // Check reports everything that is wrong with the identity of a batch.

@@ -73,6 +73,15 @@ func TestSLO_T21(t *testing.T) {
 		{"degraded to a 503", with(refused("breaker:open", 503), func(x *retrylog.Exchange) { x.Degraded = "return_503" }), Bad},
 		{"total timeout", with(answered(504), func(x *retrylog.Exchange) { x.Outcome = retrylog.Timeout }), Bad},
 		{"a panic of ours", with(answered(502), func(x *retrylog.Exchange) { x.Outcome = retrylog.Panicked }), Bad},
+		{"400", answered(400), Neutral},
+		{"405", answered(405), Neutral},
+		{"409", answered(409), Neutral},
+		{"410", answered(410), Neutral},
+		{"200 with a business code that is fine", with(answered(200), func(x *retrylog.Exchange) { x.BusinessCode = "OK" }), Good},
+		{"503 of our concurrency limit", refused("concurrency:limit", 503), Bad},
+		{"503 without an endpoint", refused("balance:no_endpoint", 503), Bad},
+		{"a probe that failed", with(answered(503), func(x *retrylog.Exchange) { x.Synthetic = "probe" }), Synthetic},
+		{"a fault asked for by header", with(answered(503), func(x *retrylog.Exchange) { x.Synthetic, x.Experiment = "opt_in", "run-1" }), Synthetic},
 		{"injected error counts as any other", with(answered(503), func(x *retrylog.Exchange) { x.Experiment = "run-1" }), Bad},
 		{"refused before routing", with(answered(400), func(x *retrylog.Exchange) { x.Service, x.Route = "", "unmatched" }), Neutral},
 		{"nothing was sent, and the client waits", with(answered(0), func(x *retrylog.Exchange) { x.Outcome = retrylog.UpstreamFailure }), Bad},
@@ -106,7 +115,7 @@ func TestSLO_T20_ARecoveredExchangeIsGoodAndItsFirstTryBad(t *testing.T) {
 	if r.Good != 1 || r.Bad != 0 || r.FirstTryBad != 1 || r.Attempts != 3 || r.Retried != 1 || r.Recovered != 1 || r.OverLimit != 1 {
 		t.Errorf("got %+v", r.Tally)
 	}
-	if above := r.Hist.Above(800_000); above != 1 {
+	if above := r.Hist.Bins().Above(800_000); above != 1 {
 		t.Errorf("the histogram does not hold the total time: %d above 0.8 s", above)
 	}
 	if len(f.Events) != 1 {
@@ -179,9 +188,9 @@ type kept struct {
 	err   error
 }
 
-func (k *kept) Ingest(_ context.Context, b *Batch) (bool, error) {
-	k.batch = b
-	return false, k.err
+func (k *kept) Ingest(_ context.Context, batches ...*Batch) ([]bool, error) {
+	k.batch = batches[len(batches)-1]
+	return make([]bool, len(batches)), k.err
 }
 
 func request(header string, body []byte) *http.Request {
