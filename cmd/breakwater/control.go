@@ -189,22 +189,22 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work, wctx := errgroup.WithContext(gctx)
 		work.Go(func() error { return c.slo.Run(wctx) })
 		work.Go(func() error { return c.engine.Run(wctx) })
-		work.Go(func() error { return c.prune(wctx) })
+		work.Go(func() error { return c.keep(wctx) })
 		return work.Wait()
 	})
 	return g.Wait()
 }
 
-// pruneEvery is how often rows past their retention are dropped.
-const pruneEvery = time.Hour
+// keepEvery is how often the ledger is looked after: partitions, hours, retention.
+const keepEvery = time.Minute
 
-func (c *control) prune(ctx context.Context) error {
-	tick := time.NewTicker(pruneEvery)
+func (c *control) keep(ctx context.Context) error {
+	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
 		if now, err := c.store.Now(ctx); err == nil {
-			if _, err := c.store.Prune(ctx, now); err != nil && ctx.Err() == nil {
-				c.log.Error("old rows are not dropped", "err", err)
+			if _, err := c.store.Keep(ctx, now); err != nil && ctx.Err() == nil {
+				c.log.Error("the ledger is not looked after", "err", err)
 			}
 		}
 		select {
