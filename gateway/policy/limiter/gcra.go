@@ -17,15 +17,16 @@ type Verdict struct {
 }
 
 // pace is a Rate in nanoseconds: each is what one token takes to come, full what
-// a whole bucket does.
-type pace struct{ each, full int64 }
+// a whole bucket of burst tokens does.
+type pace struct{ each, full, burst int64 }
 
 func (r Rate) pace() pace {
 	if r.Tokens <= 0 || r.Per <= 0 {
 		return pace{}
 	}
 	each := max(int64(r.Per)/r.Tokens, 1)
-	return pace{each, each * max(r.Burst, 1)}
+	burst := max(r.Burst, 1)
+	return pace{each, each * burst, burst}
 }
 
 // take is the generic cell rate algorithm (ITU-T I.371, annex A). The state of a
@@ -34,7 +35,7 @@ func (r Rate) pace() pace {
 // a token that the earlier one did not: clocks out of order mint nothing.
 func (p pace) take(tat, now, cost int64) (v Verdict, next int64) {
 	t := max(tat, now)
-	if cost > p.full/p.each {
+	if cost > p.burst {
 		return Verdict{Remaining: p.left(t, now)}, tat
 	}
 	next = t + cost*p.each
@@ -49,7 +50,7 @@ func (p pace) left(tat, now int64) int64 { return max(p.full-(tat-now), 0) / p.e
 // spend takes what is there of cost.
 func (p pace) spend(tat, now, cost int64) int64 {
 	t := max(tat, now)
-	return max(t, min(t+min(cost, p.full/p.each)*p.each, now+p.full))
+	return max(t, min(t+min(cost, p.burst)*p.each, now+p.full))
 }
 
 // spent is how many tokens are missing, rounded up.
@@ -68,7 +69,7 @@ func (p pace) carry(q pace, tat, now int64) int64 {
 		// now is older than what the bucket has seen: it stays empty until the same instant.
 		return tat - p.full + q.full
 	}
-	if level/p.each >= q.full/q.each {
+	if level/p.each >= q.burst {
 		return now
 	}
 	hi, lo := bits.Mul64(uint64(level), uint64(q.each))

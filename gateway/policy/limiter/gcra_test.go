@@ -29,7 +29,7 @@ func play(t *testing.T, rate Rate, steps []step) {
 		"one bucket": New(Config{Rate: rate}, epoch),
 		"a table":    New(Config{Rate: rate, Key: Key{By: ByTenant}}, epoch),
 	} {
-		k := KeyValue{by: ByTenant, text: "t"}
+		k := KeyValue{kind: ofTenant, text: "t"}
 		for i, s := range steps {
 			v := l.Take(k, max(s.cost, 1), at(s.at))
 			if v.OK != s.ok || v.OK && v.Remaining != s.remaining || v.Retry != s.retry {
@@ -61,7 +61,7 @@ func TestPolicies_R48(t *testing.T) {
 		"one bucket": New(Config{Rate: perSecond(10, 1)}, epoch),
 		"a table":    New(Config{Rate: perSecond(10, 1), Key: Key{By: ByTenant}}, epoch),
 	} {
-		k := KeyValue{by: ByTenant, text: "t"}
+		k := KeyValue{kind: ofTenant, text: "t"}
 		passed := 0
 		for i := range 1000 {
 			if l.Take(k, 1, at(int64(i+1)%2*100)).OK {
@@ -119,7 +119,7 @@ func TestModel(t *testing.T) {
 		rate := Rate{rng.Int64N(50) + 1, time.Duration(rng.Int64N(9)+1) * time.Second / 4, rng.Int64N(20) + 1}
 		m := &model{pace: rate.pace()}
 		one, many := New(Config{Rate: rate}, epoch), New(Config{Rate: rate, Key: Key{By: ByTenant}}, epoch)
-		k := KeyValue{by: ByTenant, text: "t"}
+		k := KeyValue{kind: ofTenant, text: "t"}
 		now := int64(0)
 		for range 2000 {
 			now += rng.Int64N(2 * m.each)
@@ -172,7 +172,7 @@ func TestCarry(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, by := range []By{ByRoute, ByTenant} {
-			k := KeyValue{by: by, text: "t"}
+			k := KeyValue{kind: Key{By: by}.kind(), text: "t"}
 			l := New(Config{Rate: tt.from, Key: Key{By: by}}, epoch)
 			// The key is one that is known: it was here, and has come to rest.
 			l.Take(k, max(tt.taken, 1), at(-1000*60*60))
@@ -197,7 +197,7 @@ func TestPolicies_V83(t *testing.T) {
 	for _, by := range []By{ByRoute, ByTenant} {
 		cfg := Config{Rate: perSecond(1, 10), Key: Key{By: by}}
 		l := New(cfg, epoch)
-		k := KeyValue{by: by, text: "t"}
+		k := KeyValue{kind: Key{By: by}.kind(), text: "t"}
 		admitted := 0
 		for s := range int64(100) {
 			for i := range int64(50) {
@@ -219,7 +219,7 @@ func TestPolicies_V83(t *testing.T) {
 func TestGiveReturnsWhatWasTaken(t *testing.T) {
 	for _, by := range []By{ByRoute, ByTenant} {
 		l := New(Config{Rate: perSecond(10, 5), Key: Key{By: by}}, epoch)
-		k := KeyValue{by: by, text: "t"}
+		k := KeyValue{kind: Key{By: by}.kind(), text: "t"}
 		for range 20 {
 			v := l.Take(k, 3, at(0))
 			if !v.OK {

@@ -29,12 +29,52 @@ type Key struct {
 	Header string `json:"header,omitempty"`
 }
 
-func (k Key) single() bool { return k.By == ByRoute || k.By == ByAll || k.By == "" }
+// kind is a By that is quick to tell from others.
+type kind uint8
+
+const (
+	ofRoute kind = iota
+	ofAll
+	ofCaller
+	ofTenant
+	ofAddress
+	ofHeader
+)
+
+func (k kind) name() By {
+	return [...]By{ByRoute, ByAll, ByCaller, ByTenant, ByAddress, ByHeader}[k]
+}
+
+// single reports whether all requests share one bucket.
+func (k kind) single() bool { return k <= ofAll }
+
+func (k Key) kind() kind {
+	for of := ofAll; of <= ofHeader; of++ {
+		if of.name() == k.By {
+			return of
+		}
+	}
+	return ofRoute
+}
+
+// reader reads the keys of requests.
+type reader struct {
+	kind   kind
+	header string
+	deny   bool // a request without
+	route  string
+	// trusted reports whether a peer's word about addresses is believed.
+	trusted func(netip.Addr) bool
+}
+
+func (k Key) reader(missing Missing, d Deps) reader {
+	return reader{kind: k.kind(), header: k.Header, deny: missing == Deny, route: d.Route, trusted: d.Trusted}
+}
 
 // KeyValue is the key of one request. Its text may lie over the request's head:
 // it is valid as long as that.
 type KeyValue struct {
-	by   By
+	kind kind
 	text string
 	addr netip.Addr
 }
@@ -43,32 +83,32 @@ type KeyValue struct {
 // all of them are strangers to one another.
 const unusable = "invalid"
 
-// Of reads the key of x; ok is false where it has none and missing denies that.
-// The route and trusted are for those kinds of keys that need them.
-func (k Key) Of(x *exchange.Exchange, route string, missing Missing, trusted func(netip.Addr) bool) (v KeyValue, ok bool) {
-	v.by = k.By
-	switch k.By {
-	case ByRoute, "":
-		return KeyValue{by: ByRoute, text: route}, true
-	case ByAll:
-		return v, true
-	case ByCaller:
+// of reads the key of x; ok is false where it has none and must have one.
+func (r *reader) of(x *exchange.Exchange) (v KeyValue, ok bool) {
+	switch r.kind {
+	case ofRoute:
+		return KeyValue{text: r.route}, true
+	case ofAll:
+		return KeyValue{kind: ofAll}, true
+	case ofCaller:
 		v.text = x.Event.Caller
-	case ByTenant:
+	case ofTenant:
 		v.text = x.Event.Tenant
-	case ByHeader:
-		v.text = strings.TrimSpace(x.Request.Head.Get(k.Header))
-	case ByAddress:
-		v.addr = client(x, trusted)
+	case ofHeader:
+		v.text = strings.TrimSpace(x.Request.Head.Get(r.header))
+	case ofAddress:
+		v.addr = client(x, r.trusted)
+		v.kind = ofAddress
 		return v, v.addr.IsValid()
 	}
-	if v.text != "" && (v.text != unusable || k.By == ByHeader) {
+	if v.text != "" && (v.text != unusable || r.kind == ofHeader) {
+		v.kind = r.kind
 		return v, true
 	}
-	if missing == Deny {
+	if r.deny {
 		return v, false
 	}
-	v = KeyValue{by: ByAddress, addr: client(x, trusted)}
+	v = KeyValue{kind: ofAddress, addr: client(x, r.trusted)}
 	return v, v.addr.IsValid()
 }
 
@@ -122,7 +162,7 @@ func masked(addr netip.Addr) netip.Addr {
 }
 
 func (v KeyValue) hash(seed maphash.Seed) uint64 {
-	if v.by == ByAddress {
+	if v.kind == ofAddress {
 		b := v.addr.As16()
 		return maphash.Bytes(seed, b[:])
 	}
@@ -135,14 +175,14 @@ func (v KeyValue) hash(seed maphash.Seed) uint64 {
 // text as its hash where it is long or not plain. It shares no memory with the request.
 func (v KeyValue) String() string {
 	text := v.text
-	if v.by == ByAddress {
+	if v.kind == ofAddress {
 		text = v.addr.String()
 	}
 	for i := range len(text) {
 		if b := text[i]; b <= ' ' || b >= 0x7f || i >= 64 {
 			sum := sha256.Sum256([]byte(text))
-			return string(v.by) + "#" + hex.EncodeToString(sum[:16])
+			return string(v.kind.name()) + "#" + hex.EncodeToString(sum[:16])
 		}
 	}
-	return string(v.by) + ":" + text
+	return string(v.kind.name()) + ":" + text
 }

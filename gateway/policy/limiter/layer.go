@@ -24,12 +24,13 @@ func Layer(cfg Config, l *Limiter, d Deps) exchange.Layer {
 		if !cfg.Active() {
 			return next
 		}
-		return &limit{cfg: cfg, local: l, deps: d, next: next}
+		return &limit{cfg: cfg, key: cfg.Key.reader(cfg.Missing, d), local: l, deps: d, next: next}
 	}
 }
 
 type limit struct {
 	cfg   Config
+	key   reader
 	local *Limiter
 	deps  Deps
 	next  exchange.Service
@@ -37,7 +38,13 @@ type limit struct {
 
 // Serve implements exchange.Service.
 func (l *limit) Serve(x *exchange.Exchange) error {
-	if why, after := l.judge(x, time.Now()); why >= 0 {
+	// The instant the request came is as good as this one, and is known already: to
+	// ask the clock costs as much as to decide.
+	now := x.Event.Start
+	if now.IsZero() {
+		now = time.Now()
+	}
+	if why, after := l.judge(x, now); why >= 0 {
 		l.local.refused[why].Add(1)
 		if !l.cfg.Observe {
 			return &exchange.Refusal{Policy: "limiter", Reason: why.String(), Status: http.StatusTooManyRequests, RetryAfter: after}
@@ -56,7 +63,7 @@ func (l *limit) judge(x *exchange.Exchange, now time.Time) (why reason, after ti
 	var k KeyValue
 	if l.cfg.Rate.Tokens > 0 {
 		ok := false
-		if k, ok = l.cfg.Key.Of(x, l.deps.Route, l.cfg.Missing, l.deps.Trusted); !ok {
+		if k, ok = l.key.of(x); !ok {
 			return byMissingKey, 0
 		}
 		if taken = l.local.Take(k, cost, now); !taken.OK {
@@ -74,8 +81,7 @@ func (l *limit) judge(x *exchange.Exchange, now time.Time) (why reason, after ti
 }
 
 func (l *limit) ask(x *exchange.Exchange, cost int64, now time.Time) (reason, time.Duration) {
-	key, missing := l.deps.Shared.Key()
-	k, ok := key.Of(x, l.deps.Route, missing, l.deps.Trusted)
+	k, ok := l.deps.Shared.read(x, l.deps)
 	if !ok {
 		return byMissingKey, 0
 	}

@@ -119,7 +119,8 @@ func TestAddresses(t *testing.T) {
 		if tt.forwarded != "" {
 			x.Request.Head.Add("X-Forwarded-For", tt.forwarded)
 		}
-		v, ok := Key{By: ByAddress}.Of(x, "r", PeerIP, trustsLocal)
+		r := Key{By: ByAddress}.reader(PeerIP, Deps{Trusted: trustsLocal})
+		v, ok := r.of(x)
 		if !ok || v.addr.String() != tt.want {
 			t.Errorf("%s: got %v, want %s", tt.name, v.addr, tt.want)
 		}

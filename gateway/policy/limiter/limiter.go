@@ -93,7 +93,7 @@ type cells interface {
 }
 
 func newCells(p pace, k Key, maxKeys int) cells {
-	if k.single() {
+	if k.kind().single() {
 		return newBucket(p)
 	}
 	return newTable(p, maxKeys)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"breakwater/gateway/exchange"
 	"breakwater/internal/retrylog"
 )
 
@@ -97,6 +98,7 @@ type Shared struct {
 type terms struct {
 	cfg   QuotaConfig
 	store Quota
+	kind  kind
 	local *held // the buckets of the local share
 	lease int64 // tokens taken in advance
 	room  int   // leases in a shard
@@ -137,7 +139,7 @@ func (s *Shared) Reconfigure(cfg QuotaConfig, store Quota, now time.Time) {
 		cfg.OnError = LocalShare
 	}
 	was := s.now.Load()
-	next := &terms{cfg: cfg, store: store}
+	next := &terms{cfg: cfg, store: store, kind: cfg.Key.kind()}
 	var before *held
 	if was != nil {
 		before = was.local
@@ -158,10 +160,11 @@ func (s *Shared) Reconfigure(cfg QuotaConfig, store Quota, now time.Time) {
 
 func (s *Shared) at(now time.Time) int64 { return int64(now.Sub(s.base)) }
 
-// Key is what requests that count against the quota are told apart by.
-func (s *Shared) Key() (Key, Missing) {
+// read reads the key of x; a Quota can get another while its routes stay.
+func (s *Shared) read(x *exchange.Exchange, d Deps) (KeyValue, bool) {
 	t := s.now.Load()
-	return t.cfg.Key, t.cfg.Missing
+	r := reader{kind: t.kind, header: t.cfg.Key.Header, deny: t.cfg.Missing == Deny, route: d.Route, trusted: d.Trusted}
+	return r.of(x)
 }
 
 // Take takes cost tokens of k, and waits no longer than wait. The reason stands

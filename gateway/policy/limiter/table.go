@@ -19,7 +19,7 @@ type table struct {
 type shard struct {
 	mu      sync.Mutex
 	pace    pace
-	tats    map[uint64]int64
+	tats    map[uint64]*int64
 	spare   [spares]int64
 	swept   int64
 	spilled int64
@@ -41,17 +41,17 @@ func newTable(p pace, maxKeys int) *table {
 	t := &table{shards: make([]shard, n), room: max(maxKeys/n, 1)}
 	for i := range t.shards {
 		t.shards[i].pace = p
-		t.shards[i].tats = map[uint64]int64{}
+		t.shards[i].tats = map[uint64]*int64{}
 	}
 	return t
 }
 
 func (t *table) shard(h uint64) *shard { return &t.shards[h%uint64(len(t.shards))] }
 
-// find returns the tat of h; own is false where it shares a spare bucket. To be
-// called with the lock held.
-func (s *shard) find(h uint64, room int, now int64) (tat int64, own bool) {
-	if tat, own = s.tats[h]; own {
+// find returns the tat of h, nil where it has none but could; own is false where
+// it shares a spare bucket. To be called with the lock held.
+func (s *shard) find(h uint64, room int, now int64) (tat *int64, own bool) {
+	if tat = s.tats[h]; tat != nil {
 		return tat, true
 	}
 	if len(s.tats) >= room && now-s.swept >= sweepPause {
@@ -59,26 +59,26 @@ func (s *shard) find(h uint64, room int, now int64) (tat int64, own bool) {
 		s.sweep(now)
 	}
 	if len(s.tats) < room {
-		return now, true
+		return nil, true
 	}
-	return s.spare[h>>32%spares], false
+	return s.shared(h), false
 }
+
+func (s *shard) shared(h uint64) *int64 { return &s.spare[h>>32%spares] }
 
 // sweep forgets full buckets.
 func (s *shard) sweep(now int64) {
 	for h, tat := range s.tats {
-		if tat <= now {
+		if *tat <= now {
 			delete(s.tats, h)
 		}
 	}
 }
 
-func (s *shard) put(h uint64, own bool, tat int64) {
-	if own {
-		s.tats[h] = tat
-	} else {
-		s.spare[h>>32%spares] = tat
-	}
+func (s *shard) put(h uint64, tat int64) {
+	own := new(int64)
+	*own = tat
+	s.tats[h] = own
 }
 
 func (t *table) take(h uint64, cost, now int64) Verdict {
@@ -86,9 +86,17 @@ func (t *table) take(h uint64, cost, now int64) Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tat, own := s.find(h, t.room, now)
-	v, next := s.pace.take(tat, now, cost)
-	if v.OK {
-		s.put(h, own, next)
+	was := now
+	if tat != nil {
+		was = *tat
+	}
+	v, next := s.pace.take(was, now, cost)
+	switch {
+	case !v.OK:
+	case tat != nil:
+		*tat = next
+	default:
+		s.put(h, next)
 	}
 	if !own {
 		s.spilled++
@@ -101,32 +109,34 @@ func (t *table) give(h uint64, cost int64, v Verdict) {
 	s := t.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tat, own := s.tats[h]
+	tat := s.tats[h] // nil: full again, and forgotten
 	if v.spilled {
-		tat, own = s.spare[h>>32%spares], false
-	} else if !own {
-		return // full again, and forgotten
+		tat = s.shared(h)
 	}
-	s.put(h, own, tat-cost*s.pace.each)
+	if tat != nil {
+		*tat -= cost * s.pace.each
+	}
 }
 
 func (t *table) spend(h uint64, cost, now int64) {
 	s := t.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tat, own := s.find(h, t.room, now)
-	s.put(h, own, s.pace.spend(tat, now, cost))
+	if tat, _ := s.find(h, t.room, now); tat != nil {
+		*tat = s.pace.spend(*tat, now, cost)
+	} else {
+		s.put(h, s.pace.spend(now, now, cost))
+	}
 }
 
 func (t *table) spent(h uint64, now int64) int64 {
 	s := t.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tat, own := s.tats[h]
-	if !own {
-		return 0
+	if tat := s.tats[h]; tat != nil {
+		return s.pace.spent(*tat, now)
 	}
-	return s.pace.spent(tat, now)
+	return 0
 }
 
 func (t *table) retarget(p pace, now int64) {
@@ -134,8 +144,8 @@ func (t *table) retarget(p pace, now int64) {
 		s := &t.shards[i]
 		s.mu.Lock()
 		if was := s.pace; was != p {
-			for h, tat := range s.tats {
-				s.tats[h] = was.carry(p, tat, now)
+			for _, tat := range s.tats {
+				*tat = was.carry(p, *tat, now)
 			}
 			for j, tat := range s.spare {
 				s.spare[j] = was.carry(p, tat, now)

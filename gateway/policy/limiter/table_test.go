@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func tenant(i int) KeyValue { return KeyValue{by: ByTenant, text: fmt.Sprint("tenant-", i)} }
+func tenant(i int) KeyValue { return KeyValue{kind: ofTenant, text: fmt.Sprint("tenant-", i)} }
 
 // A client that invents keys costs bounded memory, cannot make those with a bucket
 // forget what they have used, and gets no more than the spare buckets give.
@@ -77,7 +77,7 @@ func TestParallelAdmitsExactly(t *testing.T) {
 	for _, by := range []By{ByRoute, ByTenant} {
 		cfg := Config{Rate: Rate{1, time.Hour, 1000}, Key: Key{By: by}}
 		l := New(cfg, epoch)
-		k := KeyValue{by: by, text: "t"}
+		k := KeyValue{kind: Key{By: by}.kind(), text: "t"}
 		var passed atomic.Int64
 		var all sync.WaitGroup
 		for range 8 {
@@ -123,7 +123,8 @@ func FuzzKeys(f *testing.F) {
 		x.Request.Head.Add("X-Forwarded-For", forwarded)
 		k := Key{By: []By{ByTenant, ByCaller, ByHeader, ByAddress}[uint(kind)%4], Header: "K"}
 		for _, missing := range []Missing{PeerIP, Deny} {
-			v, ok := k.Of(x, "r", missing, trustsLocal)
+			r := k.reader(missing, Deps{Route: "r", Trusted: trustsLocal})
+			v, ok := r.of(x)
 			if !ok {
 				continue
 			}
@@ -139,7 +140,7 @@ func FuzzKeys(f *testing.F) {
 					t.Fatalf("key %q is not plain", text)
 				}
 			}
-			again, _ := k.Of(x, "r", missing, trustsLocal)
+			again, _ := r.of(x)
 			if again.hash(l.seed) != v.hash(l.seed) || again.String() != text {
 				t.Fatal("the same request has two keys")
 			}
