@@ -49,10 +49,9 @@ type key struct{ objective, env string }
 type slow struct {
 	revision int64
 	coverage int64
-	reported Tally // its Lost, MeasuredMins and ExpectedMins
-	hours    []Slot
-	forecast bool // emptyAt was made
-	emptyAt  time.Time
+	reported Tally    // its Lost, MeasuredMins and ExpectedMins
+	hours    [][]Slot // of each part
+	groups   []GroupSums
 	thawAt   time.Time
 	thawFor  State // the clocks thawAt was made from
 }
@@ -142,12 +141,11 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 	}
 	whole := e.wholeAt.IsZero() || now.Sub(e.wholeAt) >= every || now.Before(e.wholeAt)
 	if whole {
-		if err := e.ledger.RollHours(ctx); err != nil {
-			return nil, fmt.Errorf("roll up hours: %w", err)
+		if err := e.ledger.RollUp(ctx); err != nil {
+			return nil, fmt.Errorf("roll up: %w", err)
 		}
 	}
-	windows := allWindows()
-	read, err := e.ledger.ReadBudgets(ctx, Question{Now: now, Burns: windows, Whole: whole})
+	read, err := e.ledger.ReadBudgets(ctx, Question{Now: now, Whole: whole})
 	if err != nil {
 		return nil, fmt.Errorf("read budgets: %w", err)
 	}
@@ -155,14 +153,18 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 		// A new or changed objective has no coverage yet, and none would read as
 		// missing data: ask again, for everything.
 		whole = true
-		if read, err = e.ledger.ReadBudgets(ctx, Question{Now: now, Burns: windows, Whole: true}); err != nil {
+		if read, err = e.ledger.ReadBudgets(ctx, Question{Now: now, Whole: true}); err != nil {
 			return nil, fmt.Errorf("read budgets: %w", err)
 		}
 	}
 	if whole {
 		fresh := make(map[key]slow, len(read))
 		for _, m := range read {
-			fresh[keyOf(m)] = slow{revision: m.Objective.Revision, coverage: m.CoveragePPM, reported: m.Running, hours: m.Hours}
+			known := slow{revision: m.Objective.Revision, coverage: m.CoveragePPM, reported: m.Reported, groups: m.Groups}
+			for _, p := range m.Parts {
+				known.hours = append(known.hours, p.Hours)
+			}
+			fresh[keyOf(m)] = known
 		}
 		e.slow, e.wholeAt = fresh, now
 	}
@@ -170,7 +172,7 @@ func (e *Evaluator) evaluate(ctx context.Context, now time.Time) ([]Status, erro
 	statuses := make([]Status, 0, len(read))
 	changes := make([]Change, 0, len(read))
 	for _, m := range read {
-		s, c, err := e.weigh(ctx, m, windows, now)
+		s, c, err := e.weigh(ctx, m, now)
 		if err != nil {
 			return nil, err
 		}
@@ -209,43 +211,47 @@ func (e *Evaluator) strangers(read []Measured) bool {
 }
 
 // weigh turns one reading into its status and its next state.
-func (e *Evaluator) weigh(ctx context.Context, m Measured, windows []time.Duration, now time.Time) (Status, Change, error) {
+func (e *Evaluator) weigh(ctx context.Context, m Measured, now time.Time) (Status, Change, error) {
 	known := e.slow[keyOf(m)]
-	m.Running.Lost, m.Running.MeasuredMins, m.Running.ExpectedMins = known.reported.Lost, known.reported.MeasuredMins, known.reported.ExpectedMins
-	next := Next(e.cfg.Policy, m.State, Measurement{
-		TargetPPB: m.Objective.TargetPPB, Closed: m.Closed, Running: m.Running, CoveragePPM: known.coverage,
-	}, now)
+	m.Reported = known.reported
+	o, r := m.Objective, read(m)
+	sight := r.measurement(known.coverage)
+	next := Next(e.cfg.Policy, m.State, sight, now)
 	s := Status{
-		Objective: m.Objective, Env: m.Env, At: now, DataUntil: m.DataUntil,
-		Budget: Weigh(m.Objective, m.Running), CoveragePPM: known.coverage,
+		Objective: o, Env: m.Env, At: now, DataUntil: m.DataUntil, From: r.frame.Running.From, To: r.frame.End,
+		Budget: r.budget(), CoveragePPM: known.coverage, Blind: e.cfg.Policy.Blind(sight),
 		Level: next.Level, Measured: next.Measured, Since: next.Since, Reason: next.Reason,
-		FrozenAt: next.FrozenAt, GoodSince: next.GoodSince,
+		FrozenAt: next.FrozenAt, GoodSince: next.GoodSince, Corrections: m.Corrections,
 	}
-	for i, w := range windows {
-		if i < len(m.Burns) {
-			s.Burns = append(s.Burns, Burning(m.Objective, w, m.Burns[i]))
-		}
+	if o.Plain() && !o.Sliced() {
+		s.FirstTry = Weigh(o, FirstTry(r.running))
 	}
-	s.Spark = spark(m.Objective, known.hours, m.DataUntil)
-	if !known.forecast {
-		known.forecast = true
-		if next.Measured != Frozen {
-			known.emptyAt = EmptyAt(m.Objective, known.hours, lastHour(s, known.hours), now)
-		}
-		e.slow[keyOf(m)] = known
+	for i, w := range o.Windows() {
+		b := Burning(o, w, nthTally(r.burns, i))
+		b.SpentPPM = SpentBy(o.TargetPPB, b.Bad, s.Budget.Base)
+		s.Burns = append(s.Burns, b)
 	}
-	if next.Measured != Frozen {
-		s.EmptyAt = known.emptyAt
+	for _, g := range known.groups {
+		t, _ := o.Tally(g.Sums)
+		s.Groups = append(s.Groups, Group{ID: o.ID + ":" + g.Name, Name: g.Name, Budget: Weigh(o, t)})
+	}
+	hours := r.hours(known.hours)
+	s.Spark = spark(o, hours, m.DataUntil)
+	// Made with every evaluation, from this evaluation's counts: a forecast that
+	// lags the budget beside it would still promise a week in the middle of an
+	// outage. It looks once at each hour of the window, so it costs microseconds.
+	if next.Measured != Frozen && s.Blind == "" {
+		s.EmptyAt = emptyAt(o.TargetPPB, r.walk(m, known.hours, lastHour(s, hours), now), now, now.Add(o.Window))
 	}
 	if next.Level == Frozen {
-		at, err := e.thaw(ctx, m, &known, next, now)
+		at, err := e.thaw(ctx, m, r, &known, next, now)
 		if err != nil {
 			return s, Change{}, err
 		}
 		s.ThawAt = at
 		e.slow[keyOf(m)] = known
 	}
-	return s, Change{Objective: m.Objective.ID, Service: m.Objective.Service, Env: m.Env, From: m.State, To: next, Status: s}, nil
+	return s, Change{Objective: o.ID, Service: o.Service, Env: m.Env, From: m.State, To: next, Status: s}, nil
 }
 
 // lastHour is the pace of the last hour, of less where there was less.
@@ -257,22 +263,25 @@ func lastHour(s Status, hours []Slot) Pace {
 
 // thaw walks the minutes of the window, which are many: only anew when a whole
 // reading was made or one of the freeze's clocks was set.
-func (e *Evaluator) thaw(ctx context.Context, m Measured, known *slow, s State, now time.Time) (time.Time, error) {
+func (e *Evaluator) thaw(ctx context.Context, m Measured, r reading, known *slow, s State, now time.Time) (time.Time, error) {
 	if known.thawFor.FrozenAt.Equal(s.FrozenAt) && known.thawFor.GoodSince.Equal(s.GoodSince) && !known.thawFor.FrozenAt.IsZero() {
 		return known.thawAt, nil
 	}
-	until := m.DataUntil.Add(time.Minute - 1).Truncate(time.Minute)
 	slots := known.hours
 	// Minutes are kept for 35 days; of a longer promise the hours must do.
-	if m.Objective.Window <= 35*24*time.Hour {
-		var err error
-		slots, err = e.ledger.ReadMinutes(ctx, m.Objective.Service, m.Env, until.Add(-m.Objective.Window), until)
-		if err != nil {
-			return time.Time{}, fmt.Errorf("read the minutes of %s: %w", m.Objective.ID, err)
+	if o := m.Objective; !o.Sliced() && o.Window <= 35*24*time.Hour && o.terms().Calendar == nil {
+		slots = nil
+		for _, p := range m.Parts {
+			minutes, err := e.ledger.ReadMinutes(ctx, p.Objective, m.Env, r.frame.Running.From, r.frame.Running.To)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("read the minutes of %s: %w", p.Objective.ID, err)
+			}
+			slots = append(slots, correctSlots(minutes, r.removed, r.up))
 		}
 	}
-	pace := PaceOf(slots, until.Add(-min(24*time.Hour, m.Objective.Window)), until)
-	known.thawAt, known.thawFor = ThawAt(e.cfg.Policy, m.Objective, s, slots, pace, now), s
+	pace := PaceOf(r.hours(known.hours), r.frame.Running.To.Add(-min(24*time.Hour, m.Objective.Window)), r.frame.Running.To)
+	pace.Bad = 0
+	known.thawAt, known.thawFor = thawAt(e.cfg.Policy, m.Objective, s, r.walk(m, slots, pace, now), now), s
 	return known.thawAt, nil
 }
 
@@ -290,9 +299,15 @@ func (s Status) Burn(window time.Duration) Burn { return burnOf(s.Burns, window)
 
 // Worst returns the status that rules a set, the most alarming level first, then
 // the least budget; false for an empty set. The reason of the set is its reason.
+//
+// An informational objective rules nothing, unless there is no other.
 func Worst(set []Status) (Status, bool) {
 	if len(set) == 0 {
 		return Status{}, false
+	}
+	info := func(s Status) bool { return s.Objective.terms().Informational }
+	if ruling := slices.DeleteFunc(slices.Clone(set), info); len(ruling) > 0 {
+		set = ruling
 	}
 	return slices.MinFunc(set, func(a, b Status) int {
 		return cmp.Or(cmp.Compare(Rank(b.Level), Rank(a.Level)), cmp.Compare(a.Budget.RemainingPPM, b.Budget.RemainingPPM))

@@ -36,20 +36,23 @@ func (b *book) ReadBudgets(_ context.Context, q Question) ([]Measured, error) {
 	if b.away != nil {
 		return nil, b.away
 	}
-	closed, open := b.until.Truncate(time.Minute), b.until.Add(time.Minute-1).Truncate(time.Minute)
-	m := Measured{Objective: b.objective, Env: "prod", Seen: true, DataUntil: b.until, State: b.state,
-		Closed: b.sum(closed.Add(-b.objective.Window), closed), Running: b.sum(open.Add(-b.objective.Window), open)}
-	for _, w := range q.Burns {
-		m.Burns = append(m.Burns, b.sum(open.Add(-w), open))
+	o := b.objective.At(b.until.Add(time.Minute - 1).Truncate(time.Minute))
+	f := o.Frame(b.until)
+	sums := func(p Period) Sums { return Sums{All: b.sum(p.From, p.To)} }
+	p := Counted{Objective: o, Closed: sums(f.Closed), Running: sums(f.Running)}
+	for _, w := range o.Windows() {
+		p.Burns = append(p.Burns, sums(f.Burn(o, w)))
 	}
+	m := Measured{Objective: o, Env: "prod", Seen: true, DataUntil: b.until, State: b.state}
 	if q.Whole {
 		m.CoveragePPM = b.coverage
-		m.Hours = b.minutes
+		p.Hours = b.minutes
 	}
+	m.Parts = []Counted{p}
 	return []Measured{m}, nil
 }
 
-func (b *book) ReadMinutes(context.Context, string, string, time.Time, time.Time) ([]Slot, error) {
+func (b *book) ReadMinutes(context.Context, Objective, string, time.Time, time.Time) ([]Slot, error) {
 	b.walks++
 	return b.minutes, nil
 }
@@ -66,7 +69,7 @@ func (b *book) WriteBudgets(_ context.Context, changes []Change) error {
 	return nil
 }
 
-func (b *book) RollHours(context.Context) error { b.rolled++; return b.away }
+func (b *book) RollUp(context.Context) error { b.rolled++; return b.away }
 
 func (b *book) add(at time.Time, valid, bad int64) {
 	b.minutes = append(b.minutes, Slot{At: at.Truncate(time.Minute), For: time.Minute, Valid: valid, Bad: bad})

@@ -48,6 +48,7 @@ type Measurement struct {
 	TargetPPB       int64
 	Closed, Running Tally
 	CoveragePPM     int64
+	Sample          Sample // how sure Running is
 }
 
 // worst returns whichever of Closed and Running has spent more of its budget.
@@ -75,7 +76,7 @@ func (m Measurement) spent(ppm int64) bool {
 func Measure(p Policy, m Measurement) Level {
 	t := m.worst()
 	switch {
-	case t.Good+t.Bad == 0, m.CoveragePPM < p.CoveragePPM:
+	case p.Blind(m) != "":
 		return Unknown
 	case Over(m.TargetPPB, t.Bad, t.Good+t.Bad):
 		return Frozen
@@ -85,6 +86,22 @@ func Measure(p Policy, m Measurement) Level {
 		return Warn
 	}
 	return Normal
+}
+
+// Blind says why nothing can be concluded from m: no_data, low_coverage, or
+// undetermined where the counts are estimates too coarse to tell whether the
+// promise is kept. "": something can.
+func (p Policy) Blind(m Measurement) string {
+	t := m.worst()
+	switch {
+	case t.Good+t.Bad == 0:
+		return "no_data"
+	case m.CoveragePPM < p.CoveragePPM:
+		return "low_coverage"
+	case m.Sample.Undetermined(m.TargetPPB, t.Good, t.Bad):
+		return "undetermined"
+	}
+	return ""
 }
 
 // Next is the freeze state machine: the state in force after m was seen at now.
@@ -148,7 +165,7 @@ func (p Policy) settle(s *State, m Measurement, now time.Time) Level {
 
 func (p Policy) why(s State, m Measurement) string {
 	t := m.worst()
-	b := weigh(m.TargetPPB, t.Good, t.Bad, t)
+	b := weigh(m.TargetPPB, t.Good, t.Bad, t, 0)
 	spent := SpentPercent(b.SpentPPM) + " of the error budget is spent"
 	switch {
 	case s.Level == Frozen && s.Measured == Frozen:
@@ -172,7 +189,12 @@ func (p Policy) why(s State, m Measurement) string {
 
 func whyUnknown(p Policy, held Level, m Measurement) string {
 	why := "No request has been counted in the window"
-	if t := m.worst(); t.Good+t.Bad > 0 {
+	switch p.Blind(m) {
+	case "undetermined":
+		t := m.worst()
+		why = fmt.Sprintf("The counts are estimated from %s sampled lines, and %s failed of %s may be on either side of %s",
+			Count(m.Sample.Lines), Count(t.Bad), Count(t.Good+t.Bad), Target(m.TargetPPB))
+	case "low_coverage":
 		why = fmt.Sprintf("Only %s of the gateway-minutes were reported, %s are needed", Percent(m.CoveragePPM), Percent(p.CoveragePPM))
 	}
 	if held == Unknown {

@@ -3,18 +3,43 @@ package slo
 import (
 	"math/big"
 	"math/bits"
+	"time"
 )
 
-// Weigh turns counts into a budget. It decides on integers alone; negative
+// Weigh turns counts of o into a budget. It decides on integers alone; negative
 // counts, which only a damaged ledger could hold, weigh as none.
 func Weigh(o Objective, t Tally) Budget {
-	return weigh(o.TargetPPB, max(t.Good, 0), max(t.Bad, 0), t)
+	return weigh(o.TargetPPB, max(t.Good, 0), max(t.Bad, 0), t, 0)
+}
+
+// WeighPeriod is Weigh for the part of a calendar period that is over: elapsed of
+// o.Window. The budget is that of the whole period, so that it does not grow back
+// as traffic comes: of planned events, or of as many as there will be if the rest
+// goes on like what is over.
+func WeighPeriod(o Objective, t Tally, elapsed time.Duration) Budget {
+	base, estimate := o.base(t, elapsed)
+	b := weigh(o.TargetPPB, max(t.Good, 0), max(t.Bad, 0), t, base)
+	b.IsEstimate = estimate
+	return b
+}
+
+// base is how many events a calendar period of o is reckoned on.
+func (o Objective) base(t Tally, elapsed time.Duration) (n int64, estimate bool) {
+	valid := max(t.Good, 0) + max(t.Bad, 0)
+	if planned := o.terms().Planned; planned > 0 {
+		return max(planned, valid), false
+	}
+	if elapsed <= 0 || elapsed >= o.Window {
+		return valid, false
+	}
+	return mulDiv(valid, int64(o.Window), int64(elapsed)), true
 }
 
 // Slices is the budget of an objective that counts spans of time instead of
 // events. A slice without traffic is good by absence, and counted apart.
 type Slices struct {
 	Total, Bad, Measured int64
+	BadUS                int64 // of RatioTimeslices: bad time, in microseconds
 }
 
 // Unmeasured is how many slices had no traffic or are still to come.
@@ -23,31 +48,55 @@ func (s Slices) Unmeasured() int64 { return max(s.Total-s.Measured, 0) }
 // MeasuredPPM is the share of slices that had traffic.
 func (s Slices) MeasuredPPM() int64 { return ratio(s.Measured, s.Total, million) }
 
-// WeighSlices is Weigh for slices: the denominator is the whole window, so that
-// missing data neither shrinks it nor counts as failure.
-func WeighSlices(o Objective, s Slices) Budget {
-	return weigh(o.TargetPPB, max(s.Total-s.Bad, 0), max(s.Bad, 0), Tally{Good: s.Total - s.Bad, Bad: s.Bad})
+// Tally is what of s is good and bad: slices, or microseconds where shares are
+// budgeted. The whole window is there, so that missing data neither shrinks it nor
+// counts as failure.
+func (s Slices) Tally(o Objective) Tally {
+	if t := o.terms(); t.Method == RatioTimeslices {
+		all := s.Total * t.Slice.Microseconds()
+		return Tally{Good: max(all-s.BadUS, 0), Bad: max(s.BadUS, 0)}
+	}
+	return Tally{Good: s.Total - s.Bad, Bad: s.Bad}
 }
 
-func weigh(target, good, bad int64, t Tally) Budget {
+// WeighSlices is Weigh for slices.
+func WeighSlices(o Objective, s Slices) Budget {
+	t := s.Tally(o)
+	b := weigh(o.TargetPPB, max(t.Good, 0), max(t.Bad, 0), t, 0)
+	b.Slices = s
+	return b
+}
+
+// weigh reckons on base events, on all that came where base is 0.
+func weigh(target, good, bad int64, t Tally, base int64) Budget {
 	b := Budget{Tally: t, Valid: good + bad}
 	if b.Valid == 0 {
 		b.NoData = true
 		return b
 	}
-	b.Allowed = mulDiv(b.Valid, whole-target, whole)
+	b.Base = max(base, b.Valid)
+	b.Allowed = mulDiv(b.Base, whole-target, whole)
 	b.Remaining = b.Allowed - bad
-	// remaining = 1 - bad/(b*N), rounded down: spent is rounded up.
+	b.SpentPPM = spentUp(target, bad, b.Base)
+	b.RemainingPPM = million - b.SpentPPM
+	b.SoFar, b.SoFarPPM = b.Allowed, b.RemainingPPM
+	if b.Base != b.Valid {
+		b.SoFar, b.SoFarPPM = mulDiv(b.Valid, whole-target, whole), million-spentUp(target, bad, b.Valid)
+	}
+	return b
+}
+
+// spentUp is bad/(b*base) in ppm, rounded up, so that what is left is rounded down.
+func spentUp(target, bad, base int64) int64 {
 	spent := new(big.Int).Mul(big.NewInt(bad), big.NewInt(whole*million))
-	room := new(big.Int).Mul(big.NewInt(b.Valid), big.NewInt(whole-target))
+	room := new(big.Int).Mul(big.NewInt(base), big.NewInt(whole-target))
 	rest := new(big.Int)
 	spent.QuoRem(spent, room, rest)
-	b.SpentPPM = spent.Int64()
+	n := spent.Int64()
 	if rest.Sign() > 0 {
-		b.SpentPPM++
+		n++
 	}
-	b.RemainingPPM = million - b.SpentPPM
-	return b
+	return n
 }
 
 // Met reports whether the objective is kept: G*10^9 >= t*N, so a service at

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -24,16 +25,24 @@ type objectiveRow struct {
 	Since     time.Time
 	Revision  int64
 	Text      string
+	Terms     []byte
+	CountedAt *time.Time `db:"counted_at"`
 }
 
-func (r objectiveRow) value() slo.Objective {
+const objectiveColumns = `
+select o.id, o.service, o.title, o.owner, o.target_ppb, o.window_s, o.since, o.revision, o.text, o.terms, o.counted_at`
+
+func (r objectiveRow) value() (slo.Objective, error) {
+	terms, err := termsOf(r.Terms)
+	if err != nil {
+		return slo.Objective{}, fmt.Errorf("objective %s: %w", r.ID, err)
+	}
 	return slo.Objective{ID: r.ID, Service: r.Service, Title: r.Title, Owner: r.Owner, TargetPPB: r.TargetPPB,
-		Window: time.Duration(r.WindowS) * time.Second, Since: r.Since.UTC(), Revision: r.Revision, Text: r.Text}
+		Window: time.Duration(r.WindowS) * time.Second, Since: r.Since.UTC(), Counted: timeOf(r.CountedAt), Revision: r.Revision, Text: r.Text, Terms: terms}, nil
 }
 
-const objectivesSQL = `
-select id, service, title, owner, target_ppb, window_s, since, revision, text
-from objective where retired_at is null order by service, id`
+const objectivesSQL = objectiveColumns + `
+from objective o where o.retired_at is null order by o.service, o.id`
 
 // Objectives lists the promises in force.
 func (s *Store) Objectives(ctx context.Context) ([]slo.Objective, error) {
@@ -47,23 +56,45 @@ func (s *Store) Objectives(ctx context.Context) ([]slo.Objective, error) {
 	}
 	out := make([]slo.Objective, len(found))
 	for i, r := range found {
-		out[i] = r.value()
+		if out[i], err = r.value(); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
 
-// A revision rises only with the text, so that importing the same directory at
-// every start changes nothing. since stays: coverage is counted from the first day.
+// A revision rises only with the text or the terms, so that importing the same
+// directory at every start changes nothing. since stays: coverage is counted from
+// the first day. counted_at moves with a latency limit: what was counted by another
+// limit says nothing of this one.
 const importObjectiveSQL = `
-insert into objective (id, service, title, owner, target_ppb, window_s, since, revision, text, source)
-values (@id, @service, @title, @owner, @target_ppb, @window_s, @since, 1, @text, @source)
+insert into objective (id, service, title, owner, target_ppb, window_s, since, revision, text, source, terms, counted_at)
+values (@id, @service, @title, @owner, @target_ppb, @window_s, @since, 1, @text, @source, @terms, @counted_at)
 on conflict (id) do update set
     service = excluded.service, title = excluded.title, owner = excluded.owner,
     target_ppb = excluded.target_ppb, window_s = excluded.window_s, text = excluded.text,
-    source = excluded.source, retired_at = null,
-    revision = objective.revision + (objective.text <> excluded.text)::int
-where (objective.text, objective.source, objective.service, objective.owner, objective.retired_at is null)
-    is distinct from (excluded.text, excluded.source, excluded.service, excluded.owner, true)`
+    source = excluded.source, retired_at = null, terms = excluded.terms,
+    counted_at = case when objective.terms #> '{indicator,limit_ns}' is not distinct from excluded.terms #> '{indicator,limit_ns}'
+        and objective.terms #> '{indicator,kind}' is not distinct from excluded.terms #> '{indicator,kind}'
+        then objective.counted_at else excluded.counted_at end,
+    revision = objective.revision + (objective.text <> excluded.text or objective.terms is distinct from excluded.terms)::int
+where (objective.text, objective.source, objective.service, objective.owner, objective.retired_at is null, objective.terms)
+    is distinct from (excluded.text, excluded.source, excluded.service, excluded.owner, true, excluded.terms)
+returning revision`
+
+// Revisions are kept: what was decided under one is told with it.
+const keepRevisionSQL = `
+insert into objective_revision (id, revision, service, target_ppb, window_s, terms, text, source, at)
+select id, revision, service, target_ppb, window_s, terms, text, source, @now from objective where id = @id
+on conflict (id, revision) do nothing`
+
+// Slices are made from minutes anew where the terms changed; what is there of
+// former terms is no longer true.
+const forgetSlicesSQL = `delete from slo_slice where objective = @id`
+
+const markHoursSQL = `
+insert into slo_dirty (service, env, at)
+select service, env, at from service_hour where service = @service and at >= @since`
 
 const retireObjectivesSQL = `
 update objective set retired_at = @now
@@ -75,21 +106,17 @@ where source = @source and retired_at is null and id <> all(@ids::text[])`
 func (s *Store) ImportObjectives(ctx context.Context, source string, objectives []slo.Objective, now time.Time) (int64, error) {
 	var touched int64
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		touched = 0
 		ids := make([]string, 0, len(objectives))
 		for _, o := range objectives {
-			since := o.Since
-			if since.IsZero() {
-				since = now
-			}
-			tag, err := tx.Exec(ctx, importObjectiveSQL, pgx.StrictNamedArgs{
-				"id": o.ID, "service": o.Service, "title": o.Title, "owner": o.Owner, "target_ppb": o.TargetPPB,
-				"window_s": int64(o.Window / time.Second), "since": since, "text": o.Text, "source": source,
-			})
+			ids = append(ids, o.ID)
+			changed, err := importObjective(ctx, tx, source, o, now)
 			if err != nil {
 				return fmt.Errorf("objective %s: %w", o.ID, err)
 			}
-			touched += tag.RowsAffected()
-			ids = append(ids, o.ID)
+			if changed {
+				touched++
+			}
 		}
 		tag, err := tx.Exec(ctx, retireObjectivesSQL, pgx.StrictNamedArgs{"now": now, "source": source, "ids": ids})
 		touched += tag.RowsAffected()
@@ -99,6 +126,49 @@ func (s *Store) ImportObjectives(ctx context.Context, source string, objectives 
 		return 0, fmt.Errorf("import objectives from %s: %w", source, err)
 	}
 	return touched, nil
+}
+
+// settling is how long a new latency limit may take to reach those who count.
+const settling = 10 * time.Second
+
+func importObjective(ctx context.Context, tx pgx.Tx, source string, o slo.Objective, now time.Time) (changed bool, err error) {
+	since, counted := o.Since, o.Counted
+	if since.IsZero() {
+		since = now
+	}
+	if counted.IsZero() && o.Limit() > 0 {
+		counted = now.Add(settling)
+	}
+	var terms []byte
+	if o.Terms != nil {
+		if terms, err = json.Marshal(o.Terms); err != nil {
+			return false, fmt.Errorf("write terms: %w", err)
+		}
+	}
+	var revision int64
+	err = tx.QueryRow(ctx, importObjectiveSQL, pgx.StrictNamedArgs{
+		"id": o.ID, "service": o.Service, "title": o.Title, "owner": o.Owner, "target_ppb": o.TargetPPB,
+		"window_s": int64(o.Window / time.Second), "since": since, "text": o.Text, "source": source, "terms": terms, "counted_at": timeOrNull(counted),
+	}).Scan(&revision)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // as it was
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, keepRevisionSQL, pgx.StrictNamedArgs{"id": o.ID, "now": now}); err != nil {
+		return false, fmt.Errorf("keep revision %d: %w", revision, err)
+	}
+	if o.Sliced() {
+		if _, err := tx.Exec(ctx, forgetSlicesSQL, pgx.StrictNamedArgs{"id": o.ID}); err != nil {
+			return false, fmt.Errorf("forget slices: %w", err)
+		}
+		back := now.Add(-o.Window - 72*time.Hour - o.Spec().Indicator.Limit)
+		if _, err := tx.Exec(ctx, markHoursSQL, pgx.StrictNamedArgs{"service": o.Service, "since": back}); err != nil {
+			return false, fmt.Errorf("mark hours: %w", err)
+		}
+	}
+	return true, nil
 }
 
 const writeStateSQL = `
@@ -183,18 +253,5 @@ func auditFreeze(ctx context.Context, tx pgx.Tx, c slo.Change) error {
 	default:
 		return nil
 	}
-	if _, err := tx.Exec(ctx, auditLockSQL, pgx.StrictNamedArgs{"lock": int64(auditLock)}); err != nil {
-		return fmt.Errorf("audit %s of %s: %w", e.Action, e.Object, err)
-	}
-	var seq int64
-	var hash string
-	if err := tx.QueryRow(ctx, auditHeadSQL).Scan(&seq, &hash); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("audit %s of %s: %w", e.Action, e.Object, err)
-	}
-	r := auth.Next(seq, hash, e)
-	if _, err := tx.Exec(ctx, auditAddSQL, pgx.StrictNamedArgs{"seq": r.Seq, "at": r.At, "actor": r.Actor, "action": r.Action,
-		"object": r.Object, "detail": r.Detail, "prev": r.Prev, "hash": r.Hash}); err != nil {
-		return fmt.Errorf("audit %s of %s: %w", e.Action, e.Object, err)
-	}
-	return nil
+	return auditIn(ctx, tx, e)
 }

@@ -16,100 +16,150 @@ type ask struct {
 	since, until time.Time
 }
 
-// whole returns the hours that lie wholly inside, empty at until where none does.
-func (a ask) whole() (first, last time.Time) {
-	first = a.since.Add(time.Hour - 1).Truncate(time.Hour)
-	last = a.until.Truncate(time.Hour)
+// cut is where one unit of time takes over from a finer one: [since, first) and
+// [last, until) are read finer, [first, last) whole. Where no whole one lies
+// inside, both are at until.
+func cut(since, until time.Time, unit time.Duration) (first, last time.Time) {
+	first = since.Add(unit - 1).Truncate(unit)
+	last = until.Truncate(unit)
 	if !first.Before(last) {
-		return a.until, a.until
+		return until, until
 	}
 	return first, last
 }
 
+// asks are spans cut into head minutes, head hours, days, tail hours and tail
+// minutes. Days and hours are those of UTC, so they nest.
 type asks struct {
-	service, env               []string
-	since, first, last, before []time.Time
+	service, env                                       []string
+	since, firstHour, firstDay, lastDay, lastHour, end []time.Time
 }
 
+const day = 24 * time.Hour
+
 func (a *asks) add(q ask) {
-	first, last := q.whole()
+	firstHour, lastHour := cut(q.since, q.until, time.Hour)
+	firstDay, lastDay := cut(firstHour, lastHour, day)
+	a.cut(q, firstHour, firstDay, lastDay, lastHour)
+}
+
+// addHours is add for who wants to see the hours: no days are used.
+func (a *asks) addHours(q ask) {
+	first, last := cut(q.since, q.until, time.Hour)
+	a.cut(q, first, last, last, last)
+}
+
+func (a *asks) cut(q ask, firstHour, firstDay, lastDay, lastHour time.Time) {
 	a.service, a.env = append(a.service, q.service), append(a.env, q.env)
-	a.since, a.before = append(a.since, q.since), append(a.before, q.until)
-	a.first, a.last = append(a.first, first), append(a.last, last)
+	a.since, a.end = append(a.since, q.since), append(a.end, q.until)
+	a.firstHour, a.lastHour = append(a.firstHour, firstHour), append(a.lastHour, lastHour)
+	a.firstDay, a.lastDay = append(a.firstDay, firstDay), append(a.lastDay, lastDay)
 }
 
 func (a *asks) args() pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{"service": a.service, "env": a.env, "since": a.since, "first": a.first, "last": a.last, "until": a.before}
+	return pgx.StrictNamedArgs{"service": a.service, "env": a.env, "since": a.since, "first_hour": a.firstHour, "first_day": a.firstDay,
+		"last_day": a.lastDay, "last_hour": a.lastHour, "until": a.end}
 }
 
-// partsSQL yields the rows that make up each asked span: whole clean hours, the
-// minutes of both edges, and the minutes of whole hours that are marked dirty. An
-// hour with neither row nor mark has no minutes. Minutes are summed by hour inside
-// a lateral query, which keeps the planner from joining whole tables: each ask is
-// a few ranges of one index, whatever the statistics say.
+// counts are the columns every sum of a service has; sums adds them up.
+const (
+	counts = `good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
+        dep_timeouts, dep_timeout_calls, over_limit, aborted_over, exchanges, attempts, retried, recovered,
+        sampled, sample_var_good, sample_var_bad`
+	sums = `sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
+        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(synthetic)::bigint as synthetic,
+        sum(bad_local)::bigint as bad_local, sum(degraded)::bigint as degraded, sum(chaos_good)::bigint as chaos_good,
+        sum(chaos_bad)::bigint as chaos_bad, sum(first_try_bad)::bigint as first_try_bad, sum(dep_timeouts)::bigint as dep_timeouts,
+        sum(dep_timeout_calls)::bigint as dep_timeout_calls, sum(over_limit)::bigint as over_limit, sum(aborted_over)::bigint as aborted_over,
+        sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts, sum(retried)::bigint as retried,
+        sum(recovered)::bigint as recovered, sum(sampled)::bigint as sampled, sum(sample_var_good)::bigint as sample_var_good,
+        sum(sample_var_bad)::bigint as sample_var_bad`
+)
+
+// partsSQL yields the rows that make up each asked span: whole clean days, whole
+// clean hours beside them and within marked days, and the minutes of both edges
+// and of marked hours. A day or hour with neither row nor mark has no minutes. The
+// lateral queries keep the planner from joining whole tables: each ask is a few
+// ranges of one index, whatever the statistics say.
 const partsSQL = `
 with ask as (
-    select * from unnest(@service::text[], @env::text[], @since::timestamptz[], @first::timestamptz[], @last::timestamptz[], @until::timestamptz[])
-        with ordinality as a (service, env, since, first, last, until, n)
+    select * from unnest(@service::text[], @env::text[], @since::timestamptz[], @first_hour::timestamptz[], @first_day::timestamptz[],
+        @last_day::timestamptz[], @last_hour::timestamptz[], @until::timestamptz[])
+        with ordinality as a (service, env, since, first_hour, first_day, last_day, last_hour, until, n)
 ), dirty as materialized (
-    select distinct service, env, at from slo_dirty
-), span as (
-    select n, service, env, since as lo, first as hi from ask where since < first
+    select distinct service, env, at, date_trunc('day', at, 'UTC') as on_day from slo_dirty
+), minute_span as (
+    select n, service, env, since as lo, first_hour as hi from ask where since < first_hour
     union all
-    select n, service, env, last, until from ask where last < until
+    select n, service, env, last_hour, until from ask where last_hour < until
     union all
     select a.n, a.service, a.env, d.at, d.at + interval '1 hour'
-    from ask a join dirty d on d.service = a.service and d.env = a.env and d.at >= a.first and d.at < a.last
+    from ask a join dirty d on d.service = a.service and d.env = a.env and d.at >= a.first_hour and d.at < a.last_hour
+), hour_span as (
+    select n, service, env, first_hour as lo, first_day as hi from ask where first_hour < first_day
+    union all
+    select n, service, env, last_day, last_hour from ask where last_day < last_hour
+    union all
+    select distinct a.n, a.service, a.env, d.on_day, d.on_day + interval '24 hours'
+    from ask a join dirty d on d.service = a.service and d.env = a.env and d.on_day >= a.first_day and d.on_day < a.last_day
 ), part as (
-    select a.n, x.at, x.good, x.bad, x.neutral, x.throttled, x.aborted, x.chaos_bad, x.first_try_bad, x.exchanges, x.attempts, x.retried, x.recovered, x.over_limit
-    from ask a cross join lateral (
-        select h.at, h.good, h.bad, h.neutral, h.throttled, h.aborted, h.chaos_bad, h.first_try_bad, h.exchanges, h.attempts, h.retried, h.recovered, h.over_limit
-        from slo_hour h
-        where h.service = a.service and h.env = a.env and h.at >= a.first and h.at < a.last
-          and not exists (select from dirty d where d.service = h.service and d.env = h.env and d.at = h.at)
+    select a.n, x.* from ask a cross join lateral (
+        select at, ` + counts + `
+        from service_day s
+        where s.service = a.service and s.env = a.env and s.at >= a.first_day and s.at < a.last_day
+          and not exists (select from dirty d where d.service = s.service and d.env = s.env and d.on_day = s.at)
         offset 0
     ) x
     union all
-    select s.n, x.at, x.good, x.bad, x.neutral, x.throttled, x.aborted, x.chaos_bad, x.first_try_bad, x.exchanges, x.attempts, x.retried, x.recovered, x.over_limit
-    from span s cross join lateral (
-        select date_trunc('hour', m.at, 'UTC') as at,
-        sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
-        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
-        sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
-        sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
-        from rollup_minute m where m.service = s.service and m.env = s.env and m.at >= s.lo and m.at < s.hi
-        group by 1
+    select p.n, x.* from hour_span p cross join lateral (
+        select at, ` + counts + `
+        from service_hour s
+        where s.service = p.service and s.env = p.env and s.at >= p.lo and s.at < p.hi
+          and not exists (select from dirty d where d.service = s.service and d.env = s.env and d.at = s.at)
+        offset 0
+    ) x
+    union all
+    select p.n, x.* from minute_span p cross join lateral (
+        select date_trunc('hour', at, 'UTC') as at, ` + counts + `
+        from service_minute s where s.service = p.service and s.env = p.env and s.at >= p.lo and s.at < p.hi
+        offset 0
     ) x
 )`
 
 const tallySQL = partsSQL + `
-select n,
-        sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
-        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
-        sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
-        sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
-from part group by n`
+select n, ` + sums + ` from part group by n`
 
 type tallyRow struct {
-	N           int64
-	Good        int64
-	Bad         int64
-	Neutral     int64
-	Throttled   int64
-	Aborted     int64
-	ChaosBad    int64 `db:"chaos_bad"`
-	FirstTryBad int64 `db:"first_try_bad"`
-	Exchanges   int64
-	Attempts    int64
-	Retried     int64
-	Recovered   int64
-	OverLimit   int64 `db:"over_limit"`
+	N             int64
+	Good          int64
+	Bad           int64
+	Neutral       int64
+	Throttled     int64
+	Aborted       int64
+	Synthetic     int64
+	BadLocal      int64 `db:"bad_local"`
+	Degraded      int64
+	ChaosGood     int64 `db:"chaos_good"`
+	ChaosBad      int64 `db:"chaos_bad"`
+	FirstTryBad   int64 `db:"first_try_bad"`
+	DepTimeouts   int64 `db:"dep_timeouts"`
+	DepCalls      int64 `db:"dep_timeout_calls"`
+	OverLimit     int64 `db:"over_limit"`
+	AbortedOver   int64 `db:"aborted_over"`
+	Exchanges     int64
+	Attempts      int64
+	Retried       int64
+	Recovered     int64
+	Sampled       int64
+	SampleVarGood int64 `db:"sample_var_good"`
+	SampleVarBad  int64 `db:"sample_var_bad"`
 }
 
 func (r tallyRow) value() slo.Tally {
-	return slo.Tally{Good: r.Good, Bad: r.Bad, Neutral: r.Neutral, Throttled: r.Throttled, Aborted: r.Aborted,
-		ChaosBad: r.ChaosBad, FirstTryBad: r.FirstTryBad, Exchanges: r.Exchanges, Attempts: r.Attempts,
-		Retried: r.Retried, Recovered: r.Recovered, OverLimit: r.OverLimit}
+	return slo.Tally{Good: r.Good, Bad: r.Bad, Neutral: r.Neutral, Throttled: r.Throttled, Aborted: r.Aborted, Synthetic: r.Synthetic,
+		BadLocal: r.BadLocal, Degraded: r.Degraded, ChaosGood: r.ChaosGood, ChaosBad: r.ChaosBad, FirstTryBad: r.FirstTryBad,
+		DepTimeouts: r.DepTimeouts, DepCalls: r.DepCalls, OverLimit: r.OverLimit, AbortedOver: r.AbortedOver, Exchanges: r.Exchanges,
+		Attempts: r.Attempts, Retried: r.Retried, Recovered: r.Recovered, Sampled: r.Sampled, VarGood: r.SampleVarGood, VarBad: r.SampleVarBad}
 }
 
 // tallies answers every ask, in order, within tx's snapshot.
@@ -133,21 +183,22 @@ func tallies(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
 }
 
 const hoursSQL = partsSQL + `
-select n, at,
-    sum(good + bad)::bigint as valid, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad
-from part group by 1, 2 having sum(good + bad) > 0 order by 1, 2`
+select n, at, ` + sums + ` from part group by n, at order by n, at`
 
-type slotRow struct {
-	N        int64
-	At       time.Time
-	Valid    int64
-	Bad      int64
-	ChaosBad int64 `db:"chaos_bad"`
+type hourRow struct {
+	tallyRow
+	At time.Time
+}
+
+// hour is what was counted in one hour, or in the part of it that was asked for.
+type hour struct {
+	at    time.Time
+	tally slo.Tally
 }
 
 // hours returns each ask's counts by hour; edges hold only what is inside.
-func hours(ctx context.Context, tx pgx.Tx, a *asks) ([][]slo.Slot, error) {
-	out := make([][]slo.Slot, len(a.service))
+func hours(ctx context.Context, tx pgx.Tx, a *asks) ([][]hour, error) {
+	out := make([][]hour, len(a.service))
 	if len(out) == 0 {
 		return out, nil
 	}
@@ -155,82 +206,12 @@ func hours(ctx context.Context, tx pgx.Tx, a *asks) ([][]slo.Slot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read hours: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[slotRow])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[hourRow])
 	if err != nil {
 		return nil, fmt.Errorf("read hours: %w", err)
 	}
 	for _, r := range found {
-		out[r.N-1] = append(out[r.N-1], slo.Slot{At: r.At.UTC(), For: time.Hour, Valid: r.Valid, Bad: r.Bad, ChaosBad: r.ChaosBad})
+		out[r.N-1] = append(out[r.N-1], hour{r.At.UTC(), r.value()})
 	}
 	return out, nil
-}
-
-// rollLock lets one replica at a time roll up. Two could sum the same hour from
-// different snapshots and the older sum be written last. "hour" in ASCII.
-const rollLock = 0x686f7572
-
-const takeDirtySQL = `delete from slo_dirty returning service, env, at`
-
-// The sums are a statement of their own after the marks are taken: at read
-// committed it sees every minute that was committed with a mark.
-const rollHoursSQL = `
-with dirty as (
-    select distinct service, env, at from unnest(@service::text[], @env::text[], @at::timestamptz[]) as d (service, env, at)
-), scope as (
-    insert into slo_scope (service, env) select distinct service, env from dirty on conflict do nothing
-)
-insert into slo_hour (service, env, at, good, bad, neutral, throttled, aborted, chaos_bad, first_try_bad, exchanges, attempts, retried, recovered, over_limit)
-select d.service, d.env, d.at, x.good, x.bad, x.neutral, x.throttled, x.aborted, x.chaos_bad, x.first_try_bad, x.exchanges, x.attempts, x.retried, x.recovered, x.over_limit
-from dirty d cross join lateral (
-    select count(*) as minutes,
-        sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral,
-        sum(throttled)::bigint as throttled, sum(aborted)::bigint as aborted, sum(chaos_bad)::bigint as chaos_bad,
-        sum(first_try_bad)::bigint as first_try_bad, sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts,
-        sum(retried)::bigint as retried, sum(recovered)::bigint as recovered, sum(over_limit)::bigint as over_limit
-    from rollup_minute m where m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'
-) x
-where x.minutes > 0
-on conflict (service, env, at) do update set
-    good = excluded.good, bad = excluded.bad, neutral = excluded.neutral, throttled = excluded.throttled, aborted = excluded.aborted,
-    chaos_bad = excluded.chaos_bad, first_try_bad = excluded.first_try_bad, exchanges = excluded.exchanges, attempts = excluded.attempts,
-    retried = excluded.retried, recovered = excluded.recovered, over_limit = excluded.over_limit`
-
-type hourKey struct {
-	Service string
-	Env     string
-	At      time.Time
-}
-
-// RollHours recomputes the hours whose minutes have changed. Where another
-// replica is at it, it does nothing.
-func (s *Store) RollHours(ctx context.Context) error {
-	return pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		var mine bool
-		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(@key)`, pgx.StrictNamedArgs{"key": rollLock}).Scan(&mine); err != nil || !mine {
-			return err
-		}
-		rows, err := tx.Query(ctx, takeDirtySQL)
-		if err != nil {
-			return err
-		}
-		marks, err := pgx.CollectRows(rows, pgx.RowToStructByName[hourKey])
-		if err != nil || len(marks) == 0 {
-			return err
-		}
-		args := struct {
-			service, env []string
-			at           []time.Time
-		}{}
-		seen := map[hourKey]bool{}
-		for _, m := range marks {
-			m.At = m.At.UTC()
-			if seen[m] {
-				continue
-			}
-			seen[m] = true
-			args.service, args.env, args.at = append(args.service, m.Service), append(args.env, m.Env), append(args.at, m.At)
-		}
-		_, err = tx.Exec(ctx, rollHoursSQL, pgx.StrictNamedArgs{"service": args.service, "env": args.env, "at": args.at})
-		return err
-	})
 }

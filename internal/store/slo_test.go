@@ -83,7 +83,7 @@ func importOne(t *testing.T, s *Store, o slo.Objective) {
 // read asks for everything about the one objective of a test.
 func read(t *testing.T, s *Store, now time.Time) slo.Measured {
 	t.Helper()
-	all, err := s.ReadBudgets(t.Context(), slo.Question{Now: now, Burns: slo.BurnWindows(), Whole: true})
+	all, err := s.ReadBudgets(t.Context(), slo.Question{Now: now, Whole: true})
 	if err != nil || len(all) != 1 {
 		t.Fatalf("read %d budgets, %v, want 1", len(all), err)
 	}
@@ -136,7 +136,7 @@ func TestSLO_T29(t *testing.T) {
 			got, err := tallies(t.Context(), tx, &a)
 			for i := range got {
 				if got[i] != want[i] {
-					t.Fatalf("%s: window %s to %s holds %+v, want %+v", when, a.since[i], a.before[i], got[i], want[i])
+					t.Fatalf("%s: window %s to %s holds %+v, want %+v", when, a.since[i], a.end[i], got[i], want[i])
 				}
 			}
 			return err
@@ -147,7 +147,7 @@ func TestSLO_T29(t *testing.T) {
 	}
 	add(3000)
 	check("nothing rolled up")
-	if err := s.RollHours(t.Context()); err != nil {
+	if err := s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var marks int
@@ -157,7 +157,7 @@ func TestSLO_T29(t *testing.T) {
 	check("all rolled up")
 	add(500)
 	check("late minutes, not rolled up")
-	if err := s.RollHours(t.Context()); err != nil {
+	if err := s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	check("late minutes rolled up")
@@ -172,14 +172,15 @@ func TestSLO_S8(t *testing.T) {
 		addMinutes(t, db, minute{service: "order", route: route, at: sloNoon.Add(-time.Minute), good: 100, bad: 1})
 	}
 	m := read(t, s, sloNoon)
-	if m.Closed.Good != 300 || m.Closed.Bad != 3 || m.Running != func() slo.Tally { c := m.Closed; c.MeasuredMins, c.ExpectedMins = 60, 60; return c }() {
-		t.Errorf("three routes sum to %+v and %+v", m.Closed, m.Running)
+	p := m.Parts[0]
+	if p.Closed.All.Good != 300 || p.Closed.All.Bad != 3 || p.Running != p.Closed || m.Reported != (slo.Tally{MeasuredMins: 60, ExpectedMins: 60}) {
+		t.Errorf("three routes sum to %+v and %+v, reported %+v", p.Closed, p.Running, m.Reported)
 	}
 	if m.CoveragePPM != 1_000_000 || !m.DataUntil.Equal(sloNoon) || m.Env != "prod" || !m.Seen {
 		t.Errorf("coverage %d until %v in %q", m.CoveragePPM, m.DataUntil, m.Env)
 	}
-	if len(m.Burns) != 5 || m.Burns[0].Bad != 3 || len(m.Hours) != 1 || m.Hours[0].Valid != 303 {
-		t.Errorf("burns %+v, hours %+v", m.Burns, m.Hours)
+	if len(p.Burns) != len(m.Objective.Windows()) || p.Burns[0].All.Bad != 3 || len(p.Hours) != 1 || p.Hours[0].Valid != 303 {
+		t.Errorf("burns %+v, hours %+v", p.Burns, p.Hours)
 	}
 	top, err := s.TopRoutes(t.Context(), "order", "prod", sloNoon.Add(-time.Hour), sloNoon, 2)
 	if err != nil || len(top) != 2 || top[0].Tally.Good != 100 || top[0].Tally.Bad != 1 {
@@ -223,17 +224,17 @@ func TestSLO_S23(t *testing.T) {
 	last := int64(0)
 	for i := range 100 {
 		if i%10 == 5 {
-			if err := s.RollHours(t.Context()); err != nil {
+			if err := s.RollUp(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
-		m := read(t, s, sloNoon)
-		recent := m.Burns[0].Good // the last five minutes: half of everything
-		if m.Closed.Good != 2*recent || m.Closed.Good != m.Running.Good || m.Closed.Good < last || m.Hours[0].Valid+m.Hours[len(m.Hours)-1].Valid != m.Closed.Good {
-			t.Errorf("in one reading: %d in the window, %d in five minutes, %d before", m.Closed.Good, recent, last)
+		p := read(t, s, sloNoon).Parts[0]
+		all, recent := p.Closed.All.Good, p.Burns[0].All.Good // the last five minutes: half of everything
+		if all != 2*recent || all != p.Running.All.Good || all < last || p.Hours[0].Valid+p.Hours[len(p.Hours)-1].Valid != all {
+			t.Errorf("in one reading: %d in the window, %d in five minutes, %d before", all, recent, last)
 			break
 		}
-		last = m.Closed.Good
+		last = all
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -335,7 +336,7 @@ func TestPointsEqualBudgets(t *testing.T) {
 			}
 		}
 		if step == time.Hour {
-			if err := s.RollHours(t.Context()); err != nil { // the next step reads hours
+			if err := s.RollUp(t.Context()); err != nil { // the next step reads hours
 				t.Fatal(err)
 			}
 		}
