@@ -70,6 +70,8 @@ func (p *parser) upstream(m *conf.Map) {
 	u.PanicPPM = m.Get("panic_threshold").PPM(0)
 	parseProtocol(m, &u)
 	p.upstreamRetry(m, &u)
+	upstreamBreaker(m.Get("breaker"), &u)
+	u.Concurrency = parseConcurrency(m.Get("concurrency"))
 	list := m.Need("endpoints")
 	seen := map[string]bool{}
 	for _, item := range list.List() {
@@ -98,6 +100,8 @@ func (p *parser) service(m *conf.Map) {
 	s.Owner = m.Get("owner").Str("")
 	s.Tier = int(m.Get("tier").Int(0, 1, 4))
 	s.Core, _ = m.Get("core").Bool(false)
+	p.serviceBreaker(m.Get("breaker"), &s)
+	s.Concurrency, s.Shed = parseServiceConcurrency(m.Get("concurrency"))
 	m.Done()
 	p.services[s.Name] = true
 	p.cfg.Services = append(p.cfg.Services, s)
@@ -128,6 +132,7 @@ func (p *parser) route(m *conf.Map) {
 	r.NoFaults, _ = m.Get("no_faults").Bool(false)
 	at.retry = p.routeRetry(m)
 	r.Limit, at.limit = parseLimit(m.Get("limit"))
+	r.Tier, r.Degrade = parseTier(m.Get("tier")), parseDegrade(m.Get("degrade"))
 	m.Done()
 	p.cfg.Routes = append(p.cfg.Routes, r)
 	p.routes = append(p.routes, at)

@@ -47,6 +47,7 @@ type parser struct {
 	ponytail   *policy // of a bare six-key file
 	ponytailAt conf.Node
 	retryParts
+	protection
 	upstreams []conf.Node // of each upstream: its name
 	serviceAt []conf.Node
 	quotas    []conf.Node // of each quota: its name
@@ -71,7 +72,7 @@ func (p *parser) document(d conf.Document) {
 		root.Errorf("must be a map, got %s", root.Got()).Hint("a document begins with apiVersion, kind and name")
 		return
 	}
-	if d.APIVersion == "" && d.Kind == "" && p.bare(root) {
+	if d.APIVersion == "" && d.Kind == "" && p.bareFile(root) {
 		return
 	}
 	if d.APIVersion == "openslo/v1" || d.APIVersion == "openslo/v2alpha" {
@@ -100,6 +101,15 @@ func (p *parser) document(d conf.Document) {
 	case "ResilienceContract":
 		p.contract(m)
 	}
+}
+
+// bareFile reads a document without a head, where it is a retry policy or a breaker.
+func (p *parser) bareFile(root conf.Node) bool {
+	if isBareBreaker(root) {
+		p.bareBreakerFile(root)
+		return true
+	}
+	return p.bare(root)
 }
 
 // crossCheck is about what only several documents together can get wrong.
@@ -131,6 +141,7 @@ func (p *parser) crossCheck() {
 			r.Core = slices.ContainsFunc(p.cfg.Services, func(s Service) bool { return s.Name == r.Service && s.Core })
 		}
 	}
+	p.settleBreakers()
 	p.checkAmplification()
 	p.compile()
 	p.checkLimits()
