@@ -163,6 +163,9 @@ func (c Config) probes() bool { return c.Kind == Gradient || c.Kind == Vegas }
 // publish makes what is decided hold. The lock is held.
 func (l *Limit) publish() {
 	n := l.limitMilli / milli
+	if !l.cfg.Enabled() {
+		n = 0 // and nobody asks for a place
+	}
 	if l.probing {
 		n = min(n, l.cfg.ProbeConcurrency)
 	}
@@ -212,8 +215,8 @@ func (l *Limit) Release() {
 // Ready reports whether TryAcquire would find a place; it counts nothing.
 func (l *Limit) Ready() bool { return l.inFlight.Load() < l.allowed.Load() }
 
-// Load is how many are under way, and how many may be; steady is false while that
-// number is lowered for a probe.
+// Load is how many are under way, and how many may be, 0 where nothing is limited;
+// steady is false while that number is lowered for a probe.
 func (l *Limit) Load() (inFlight, allowed int64, steady bool) {
 	return l.inFlight.Load(), l.allowed.Load(), !l.lowered.Load()
 }

@@ -156,7 +156,11 @@ func (l *layer) watch(x *exchange.Exchange, start time.Time) {
 		l.store.forget(resource(&x.Request), time.Now())
 		return
 	}
-	if res.Status != 200 || x.Event.Experiment != "" || res.Length > l.cfg.Keep.MaxBody || x.Streaming || x.IsStream() {
+	size := res.Length
+	if res.Body == nil { // of a HEAD: the length of what was not sent
+		size = 0
+	}
+	if res.Status != 200 || x.Event.Experiment != "" || size > l.cfg.Keep.MaxBody || x.IsStream() {
 		return
 	}
 	now := time.Now()
@@ -169,7 +173,7 @@ func (l *layer) watch(x *exchange.Exchange, start time.Time) {
 	if !l.store.due(key, &x.Request.Head, now) {
 		return
 	}
-	c := l.store.capture(&l.cfg.Keep, res.Length)
+	c := l.store.capture(&l.cfg.Keep, size)
 	if c == nil {
 		return
 	}

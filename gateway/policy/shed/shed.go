@@ -78,8 +78,8 @@ func (c Config) filled() Config {
 // Deps are what a Shedder needs beside its Config.
 type Deps struct {
 	// Pressure is how many requests of the service are under way, and how many may
-	// be; steady is false while that number is lowered for a moment only. nil: there
-	// is no limit, and only measures shed.
+	// be; steady is false while that number is lowered for a moment only. nil, or 0
+	// that may be: there is no limit, and only measures shed.
 	Pressure func() (inFlight, allowed int64, steady bool)
 	// Changed is told of the highest tier that is being shed; nil: nobody is. It is
 	// called under no lock that requests take.
@@ -150,6 +150,9 @@ func (s *Shedder) Admit(now time.Time, t Tier, caller, request string) Verdict {
 		return Admitted
 	}
 	inFlight, allowed, steady := s.deps.Pressure()
+	if allowed == 0 {
+		return Admitted
+	}
 	if due := s.due.Load(); at >= due {
 		s.judge(at, due, inFlight, allowed)
 	}
