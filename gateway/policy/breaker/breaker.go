@@ -185,6 +185,7 @@ func (b *Breaker) Answered(now time.Time, shard uint, p *Permit) {
 	if p.slow == nil {
 		return
 	}
+	b.at(now, p) // what was due before it came back, came before
 	fresh := p.slow.finish(p, shard)
 	slow := p.slow
 	p.slow = nil

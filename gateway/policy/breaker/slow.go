@@ -96,11 +96,12 @@ func (f *flights) harvest() (n int64) {
 	for i := range f.rows {
 		at := &f.rows[i][f.from%f.n]
 		for {
-			w := at.Load()
+			before := at.Load()
+			w := before
 			if uint32(w>>32) != uint32(f.from) {
 				w = uint64(uint32(f.from)) << 32
 			}
-			if at.CompareAndSwap(at.Load(), w|counted) {
+			if at.CompareAndSwap(before, w|counted) {
 				n += int64(w & underway)
 				break
 			}
