@@ -182,11 +182,11 @@ func parseCondition(n conf.Node) (c retry.Condition, wants429 conf.Node, ok bool
 		}
 		return c, wants429, c.Value != ""
 	case retry.HeaderExists:
-		c.Header = headerName(at, "")
+		c.Header = fieldName(at)
 		return c, wants429, c.Header != ""
 	case retry.HeaderValueMatch:
 		vm := at.Map()
-		c.Header = headerName(vm.Need("key"), "")
+		c.Header = fieldName(vm.Need("key"))
 		c.Value = headerValue(vm.Need("value"))
 		vm.Done()
 		return c, wants429, c.Header != "" && c.Value != ""
@@ -198,6 +198,17 @@ func parseCondition(n conf.Node) (c retry.Condition, wants429 conf.Node, ok bool
 		at.Errorf("must be true, got false").Hint("a condition is that something is there")
 	}
 	return c, wants429, true
+}
+
+// fieldName reads a header's name and keeps its spelling, which decision_reason
+// will have; it is compared in any case.
+func fieldName(n conf.Node) string {
+	s := n.Str("")
+	if s != "" && !token.MatchString(s) {
+		n.Errorf("must be a header name, got %s", n.Got())
+		return ""
+	}
+	return s
 }
 
 // maxNeedle is the longest text body_contains may look for: it becomes a label of

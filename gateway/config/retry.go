@@ -74,9 +74,9 @@ func parseRetry(n conf.Node) policy {
 // foreign tells where conditions belong that are written among the six keys, as the
 // text itself has them once.
 func foreign(m *conf.Map) {
-	for _, key := range triggers() {
-		if at := m.Get(key); at.Present() {
-			at.Errorf("must be a known field, got %s", key).Hint("conditions stand beside the policy: conditions: {secondary: [{%s: ...}]}", key).Coded("E-UNKNOWN")
+	for _, key := range m.Keys() {
+		if slices.Contains(triggers(), key) {
+			m.Get(key).Errorf("must be a known field, got %s", key).Hint("conditions stand beside the policy: conditions: {secondary: [{%s: ...}]}", key).Coded("E-UNKNOWN")
 		}
 	}
 }
@@ -322,7 +322,8 @@ func (p *parser) conditionsOf(at *retryPlaces) *conditions {
 			for _, c := range p.conditions {
 				names = append(names, c.name)
 			}
-			e.Hint("there are %s", strings.Join(names, ", "))
+			slices.Sort(names)
+			e.Hint("there are %s", strings.Join(slices.Compact(names), ", "))
 		}
 		return nil
 	}

@@ -57,7 +57,7 @@ func parseGate(n conf.Node) retry.ErrorGate {
 		if n.Got() == "off" {
 			return retry.ErrorGate{}
 		}
-		if g.MaxPPM = n.PPM(0); g.MaxPPM == 0 {
+		if g.MaxPPM = n.PPM(1); g.MaxPPM == 0 {
 			n.Errorf("must be off, or more than 0%%, got %s", n.Got())
 		}
 		return g
