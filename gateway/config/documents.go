@@ -72,6 +72,7 @@ func (p *parser) upstream(m *conf.Map) {
 	p.upstreamRetry(m, &u)
 	upstreamBreaker(m.Get("breaker"), &u)
 	u.Concurrency = parseConcurrency(m.Get("concurrency"))
+	u.Concurrency = parseConcurrency(m.Get("concurrency"))
 	list := m.Need("endpoints")
 	seen := map[string]bool{}
 	for _, item := range list.List() {
@@ -102,6 +103,7 @@ func (p *parser) service(m *conf.Map) {
 	s.Core, _ = m.Get("core").Bool(false)
 	p.serviceBreaker(m.Get("breaker"), &s)
 	s.Concurrency, s.Shed = parseServiceConcurrency(m.Get("concurrency"))
+	s.Concurrency, s.Shed = parseServiceConcurrency(m.Get("concurrency"))
 	m.Done()
 	p.services[s.Name] = true
 	p.cfg.Services = append(p.cfg.Services, s)
@@ -131,6 +133,9 @@ func (p *parser) route(m *conf.Map) {
 	r.FaultVisible, _ = m.Get("fault_visible").Bool(false)
 	r.NoFaults, _ = m.Get("no_faults").Bool(false)
 	at.retry = p.routeRetry(m)
+	r.Tier = parseTier(m.Get("tier"))
+	degrade := m.Get("degrade")
+	r.Degrade, at.ownDegrade = parseDegrade(degrade), degrade.Present()
 	r.Limit, at.limit = parseLimit(m.Get("limit"))
 	r.Tier, r.Degrade = parseTier(m.Get("tier")), parseDegrade(m.Get("degrade"))
 	m.Done()

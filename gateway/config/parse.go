@@ -61,7 +61,7 @@ type routePlaces struct {
 	name, service, path, timeout conf.Node
 	upstream, mirror             conf.Node
 	split                        []branchPlaces
-	ownCore                      bool
+	ownCore, ownDegrade          bool
 	retry                        retryPlaces
 	limit                        limitPlaces
 }
@@ -142,6 +142,7 @@ func (p *parser) crossCheck() {
 		}
 	}
 	p.settleBreakers()
+	p.settleDegrade()
 	p.checkAmplification()
 	p.compile()
 	p.checkLimits()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"breakwater/gateway/policy/breaker"
+	"breakwater/gateway/policy/fallback"
 	"breakwater/internal/conf"
 )
 
@@ -56,6 +57,27 @@ func upstreamBreaker(n conf.Node, u *Upstream) {
 		degrade.Errorf("must not be given of an upstream").Hint("what is answered in its place stands in the route: degrade")
 	}
 	u.Breaker = &cfg
+}
+
+// settleDegrade has routes without a word of their own answer as the circuitbreaker
+// of their service says, or the bare one.
+func (p *parser) settleDegrade() {
+	for service, at := range p.protection.degrade {
+		action := fallback.Action(at.Enum("", string(fallback.ReturnDefault), string(fallback.LastGood), string(fallback.FailFast)))
+		for i := range p.cfg.Routes {
+			r := &p.cfg.Routes[i]
+			_, named := p.protection.degrade[r.Service]
+			if p.routes[i].ownDegrade || action == "" || r.Service != service && (service != "" || named) {
+				continue
+			}
+			if action == fallback.ReturnDefault {
+				at.Warnf("says return_default, and route %s has no answer to return: it fails fast", r.Name).
+					Hint("write degrade: {action: return_default, default: {...}} in the route").Coded("W-DEGRADE")
+				continue
+			}
+			r.Degrade = fallback.Config{Action: action, OnOpen: true}
+		}
+	}
 }
 
 // settleBreakers gives the bare breaker to every service without one of its own.
