@@ -34,6 +34,11 @@ const (
 // Other is the value that stands for all beyond the most frequent.
 const Other = "other"
 
+type scopeKey struct {
+	service, env string
+	minute       int64
+}
+
 // scope holds the facets of a service's minute.
 type scope struct {
 	service, env string
@@ -108,22 +113,21 @@ func (f *Facet) count(x *retrylog.Exchange, class Class, n int64) {
 }
 
 // list appends the facets of s: of each dimension those with most failures.
-func (s *scope) list(out []Facet) []Facet {
+func (s *scope) list(out []*Facet) []*Facet {
 	for dim := range s.dims {
-		var all []Facet
+		from := len(out)
 		for _, f := range s.dims[dim].values {
 			f.Service, f.Env, f.At, f.Dimension = s.service, s.env, s.at, dimensionNames[dim]
-			all = append(all, *f)
+			out = append(out, f)
 		}
-		if len(all) > maxValues {
-			slices.SortFunc(all, func(a, b Facet) int {
+		if all := out[from:]; len(all) > maxValues {
+			slices.SortFunc(all, func(a, b *Facet) int {
 				return cmp.Or(cmp.Compare(b.Bad, a.Bad), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Value, b.Value))
 			})
-			for i := range all[maxValues:] {
-				all[maxValues+i].Value = Other // added up with the sorting
+			for _, f := range all[maxValues:] {
+				f.Value = Other // added up once they are in order
 			}
 		}
-		out = append(out, all...)
 	}
 	return out
 }

@@ -2,7 +2,9 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,7 +31,8 @@ const maxKey = 200
 // Fold adds up records as of now. limit is the latency beyond which an exchange
 // of a service and route counts as slow, 0 for none; nil means none anywhere.
 func Fold(records []retrylog.Record, now time.Time, limit func(service, route string) time.Duration) Folded {
-	f := newFolder(now, MaxLate, limit)
+	f := newFolder()
+	f.begin(now, MaxLate, limit)
 	for i := range records {
 		f.add(&records[i], retrylog.AppendRecord(nil, &records[i]))
 	}
@@ -37,48 +40,104 @@ func Fold(records []retrylog.Record, now time.Time, limit func(service, route st
 }
 
 // folder is Fold for records that come one by one. Their strings are only lent:
-// what is kept is copied.
+// what is kept is copied. It is made to be used again, and then finds the names
+// it has seen, and room: what done returned is gone with the next begin.
 type folder struct {
 	now      time.Time
-	from, to int64 // an exchange that ended outside is not counted; Unix seconds
+	from, to int64 // an exchange that ended outside is not counted; Unix microseconds
 	limit    func(service, route string) time.Duration
-	rows     map[string]*counted
-	scopes   map[string]*scope
+	batch    int64 // counts begins
+	series   map[string]*series
+	ordered  []*series // by name, if not stale
+	stale    bool
+	names    map[string]string
+	rows     []*counted
+	room     []*counted // beyond rows, to be used again
+	scopes   map[scopeKey]*scope
 	retries  map[RetryKey]*Retry
 	key      []byte
-	last     *counted // consecutive lines are often of one row
-	lastKey  []byte
 	out      Folded
+}
+
+// series are the rows of one set of names, by minute.
+type series struct {
+	Key         // without At
+	rank  int   // in the order of names
+	batch int64 // that rows belong to
+	rows  []*counted
 }
 
 // counted is a row while it is counted.
 type counted struct {
 	Row
+	series  *series
+	minute  int64
 	limitUS int64
 	scope   *scope
 }
 
-func newFolder(now time.Time, late time.Duration, limit func(service, route string) time.Duration) *folder {
-	return &folder{
-		now: now, from: now.Add(-late).UnixMicro(), to: now.Add(MaxAhead).UnixMicro(), limit: limit,
-		rows: map[string]*counted{}, scopes: map[string]*scope{}, retries: map[RetryKey]*Retry{},
+// maxSeries bounds what a folder remembers from one batch to the next.
+const maxSeries = 50_000
+
+func newFolder() *folder {
+	return &folder{series: map[string]*series{}, names: map[string]string{}, scopes: map[scopeKey]*scope{}, retries: map[RetryKey]*Retry{}}
+}
+
+// begin makes f empty. An exchange that ended more than late before now is not counted.
+func (f *folder) begin(now time.Time, late time.Duration, limit func(service, route string) time.Duration) {
+	f.now, f.from, f.to, f.limit = now, now.Add(-late).UnixMicro(), now.Add(MaxAhead).UnixMicro(), limit
+	f.batch++
+	f.room = append(f.room, f.rows...)
+	f.rows = f.rows[:0]
+	if len(f.series) > maxSeries || len(f.names) > 2*maxSeries {
+		f.series, f.ordered, f.names = map[string]*series{}, nil, map[string]string{}
+		f.room = nil
 	}
+	clear(f.scopes)
+	clear(f.retries)
+	f.out = Folded{Events: f.out.Events[:0]}
 }
 
 func (f *folder) done() Folded {
-	f.out.Rows = make([]Row, 0, len(f.rows))
-	for _, r := range f.rows {
+	if f.stale {
+		f.ordered = f.ordered[:0]
+		for _, s := range f.series {
+			f.ordered = append(f.ordered, s)
+		}
+		slices.SortFunc(f.ordered, func(a, b *series) int { return a.Key.compare(&b.Key) })
+		for i, s := range f.ordered {
+			s.rank = i
+		}
+		f.stale = false
+	}
+	slices.SortFunc(f.rows, func(a, b *counted) int {
+		return cmp.Or(cmp.Compare(a.series.rank, b.series.rank), cmp.Compare(a.minute, b.minute))
+	})
+	f.out.Rows = make([]Row, len(f.rows))
+	for i, r := range f.rows {
 		r.Hist.Pack()
-		f.out.Rows = append(f.out.Rows, r.Row)
+		f.out.Rows[i] = r.Row
 	}
+	var retries []*Retry
 	for _, r := range f.retries {
-		f.out.Retries = append(f.out.Retries, *r)
+		retries = append(retries, r)
 	}
+	var facets []*Facet
 	for _, s := range f.scopes {
-		f.out.Facets = s.list(f.out.Facets)
+		facets = s.list(facets)
 	}
-	f.out.sort()
+	f.out.set(nil, retries, facets)
 	return f.out
+}
+
+// name is a clean copy of s, the same for the same name.
+func (f *folder) name(s string) string {
+	kept, ok := f.names[s]
+	if !ok {
+		kept = clean(s)
+		f.names[strings.Clone(s)] = kept
+	}
+	return kept
 }
 
 // add counts a record. line is the one it was read from, checksum and all.
@@ -136,41 +195,76 @@ func eventOf(x *retrylog.Exchange, kind string) Event {
 	return Event{Kind: kind, Service: x.Service, Env: x.Env, At: x.End, Gateway: x.Gateway, Experiment: x.Experiment, RequestID: x.RequestID}
 }
 
-// row finds the row of x. Its key is written out with the length of each name: a
-// name may hold any byte.
+// row finds the row of x.
 func (f *folder) row(x *retrylog.Exchange) *counted {
+	s := f.of(x.Service, x.Env, x.Route, x.Upstream, x.Experiment)
 	minute := x.End.Unix() / 60
-	b := binary.AppendVarint(f.key[:0], minute)
-	for _, s := range [...]string{x.Service, x.Env} {
-		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	if s.batch != f.batch {
+		s.batch, s.rows = f.batch, s.rows[:0]
 	}
-	ofScope := len(b)
-	for _, s := range [...]string{x.Route, x.Upstream, x.Experiment} {
+	for i := len(s.rows) - 1; i >= 0; i-- {
+		if s.rows[i].minute == minute {
+			return s.rows[i]
+		}
+	}
+	r := f.empty()
+	r.Key, r.series, r.minute = s.Key, s, minute
+	r.At = time.Unix(minute*60, 0).UTC()
+	if f.limit != nil {
+		r.limitUS = max(0, f.limit(r.Service, r.Route).Microseconds())
+		r.LimitUS = r.limitUS
+	}
+	k := scopeKey{s.Service, s.Env, minute}
+	if r.scope = f.scopes[k]; r.scope == nil {
+		r.scope = &scope{service: s.Service, env: s.Env, at: r.At}
+		f.scopes[k] = r.scope
+	}
+	s.rows, f.rows = append(s.rows, r), append(f.rows, r)
+	return r
+}
+
+// empty takes a row from the room left by the last batch, or makes some.
+func (f *folder) empty() *counted {
+	if len(f.room) == 0 {
+		some := make([]counted, 64)
+		for i := range some {
+			f.room = append(f.room, &some[i])
+		}
+	}
+	last := len(f.room) - 1
+	r := f.room[last]
+	f.room = f.room[:last]
+	*r = counted{Row: Row{Hist: r.Hist[:0]}}
+	return r
+}
+
+// of finds the series of names. Its key is written out with the length of each:
+// a name may hold any byte. Names that are the same once clean are one series.
+func (f *folder) of(names ...string) *series {
+	b := f.key[:0]
+	for _, s := range names {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
 	f.key = b
-	if f.last != nil && bytes.Equal(b, f.lastKey) {
-		return f.last
+	if s := f.series[string(b)]; s != nil {
+		return s
 	}
-	row := f.rows[string(b)]
-	if row == nil {
-		row = &counted{Row: Row{Key: Key{
-			Service: clean(x.Service), Env: clean(x.Env), Route: clean(x.Route), Upstream: clean(x.Upstream),
-			Experiment: clean(x.Experiment), At: time.Unix(minute*60, 0).UTC(),
-		}}}
-		row.scope = f.scopes[string(b[:ofScope])]
-		if row.scope == nil {
-			row.scope = &scope{service: row.Service, env: row.Env, at: row.At}
-			f.scopes[string(b[:ofScope])] = row.scope
-		}
-		if f.limit != nil {
-			row.limitUS = max(0, f.limit(row.Service, row.Route).Microseconds())
-			row.LimitUS = row.limitUS
-		}
-		f.rows[string(b)] = row
+	key := string(b)
+	var kept [5]string
+	dirty := false
+	for i, s := range names {
+		kept[i] = f.name(s)
+		dirty = dirty || kept[i] != s
 	}
-	f.last, f.lastKey = row, append(f.lastKey[:0], b...)
-	return row
+	var s *series
+	if dirty {
+		s = f.of(kept[:]...)
+	} else {
+		s = &series{Key: Key{Service: kept[0], Env: kept[1], Route: kept[2], Upstream: kept[3], Experiment: kept[4]}}
+		f.stale = true
+	}
+	f.series[key] = s
+	return s
 }
 
 // sampled notes that n lines stand for by exchanges each.
@@ -251,8 +345,8 @@ func (f *folder) retried(x *retrylog.Exchange, class Class, n int64) {
 		Experiment: x.Experiment, At: x.End.UTC().Truncate(time.Minute)}
 	r := f.retries[k]
 	if r == nil {
-		k.Service, k.Env, k.Upstream = clean(k.Service), clean(k.Env), clean(k.Upstream)
-		k.Reason, k.Experiment = clean(k.Reason), clean(k.Experiment)
+		k.Service, k.Env, k.Upstream = f.name(k.Service), f.name(k.Env), f.name(k.Upstream)
+		k.Reason, k.Experiment = f.name(k.Reason), f.name(k.Experiment)
 		if r = f.retries[k]; r == nil {
 			r = &Retry{RetryKey: k}
 			f.retries[k] = r

@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"time"
 	"unsafe"
 
@@ -146,30 +148,40 @@ func (p *glancer) bool() bool {
 	return false
 }
 
-// str takes a string of plain ASCII.
+// str takes a string of plain ASCII: it ends at the first byte that is not.
 func (p *glancer) str() string {
 	if p.odd || p.at >= len(p.b) || p.b[p.at] != '"' {
 		p.odd = true
 		return ""
 	}
-	rest := p.b[p.at+1:]
-	n := bytes.IndexByte(rest, '"')
-	if n < 0 {
+	from := p.at + 1
+	i := from
+	for ; i+8 <= len(p.b); i += 8 {
+		if m := unusual(binary.LittleEndian.Uint64(p.b[i:])); m != 0 {
+			i += bits.TrailingZeros64(m) / 8
+			break
+		}
+	}
+	for i < len(p.b) && p.b[i] >= ' ' && p.b[i] < 0x80 && p.b[i] != '"' && p.b[i] != '\\' {
+		i++
+	}
+	if i == len(p.b) || p.b[i] != '"' {
 		p.odd = true
 		return ""
 	}
-	p.at += n + 2
-	if n == 0 {
+	p.at = i + 1
+	if i == from {
 		return ""
 	}
-	s := rest[:n]
-	for _, c := range s {
-		if c < ' ' || c == '\\' || c >= 0x80 {
-			p.odd = true
-			return ""
-		}
-	}
-	return unsafe.String(&s[0], n)
+	return unsafe.String(&p.b[from], i-from)
+}
+
+// unusual marks, by its high bit, the first of eight bytes that is a quote, a
+// backslash, a control character or beyond ASCII; later marks may be wrong.
+func unusual(v uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	zero := func(x uint64) uint64 { return (x - ones) &^ x }
+	return (zero(v^ones*'"') | zero(v^ones*'\\') | (v - ones*' ') | v) & highs
 }
 
 // num takes a whole number of up to 18 digits, as strconv writes it.

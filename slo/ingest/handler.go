@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"breakwater/internal/retrylog"
@@ -52,6 +53,7 @@ type Handler struct {
 	cfg     Config
 	group   *group
 	slots   chan struct{}
+	folders sync.Pool // a batch is read, stored and answered before its folder is used again
 	batches *prometheus.CounterVec
 	events  *prometheus.CounterVec
 }
@@ -91,7 +93,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, &problem{http.StatusServiceUnavailable, "busy", "too many batches are in work"})
 		return
 	}
-	b, p := h.read(w, r)
+	f, ok := h.folders.Get().(*folder)
+	if !ok {
+		f = newFolder()
+	}
+	defer h.folders.Put(f)
+	b, p := h.read(w, r, f)
 	if p != nil {
 		h.refuse(w, p)
 		return
@@ -129,7 +136,7 @@ func (h *Handler) counted(b *Batch) {
 	}
 }
 
-func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*Batch, *problem) {
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, f *folder) (*Batch, *problem) {
 	key, err := readKey(r.Header.Get(retrylog.BatchHeader))
 	if err != nil {
 		return nil, &problem{http.StatusBadRequest, "bad_batch", retrylog.BatchHeader + ": " + err.Error()}
@@ -148,7 +155,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*Batch, *problem
 	}
 	body = &capped{body, maxUnpacked, maxLines}
 	now := h.cfg.Now().UTC()
-	f := newFolder(now, MaxLate, h.cfg.Limit)
+	f.begin(now, MaxLate, h.cfg.Limit)
 	bad, err := f.read(body)
 	if err != nil {
 		return nil, unreadable(err)

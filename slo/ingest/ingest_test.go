@@ -157,7 +157,7 @@ func TestFoldDoesNotCareAboutOrderOrSplit(t *testing.T) {
 		t.Error("another order gives other rows")
 	}
 	for i := 1; i < len(want); i++ {
-		if want[i-1].Key.compare(want[i].Key) >= 0 {
+		if want[i-1].Key.compare(&want[i].Key) >= 0 {
 			t.Fatalf("rows %d and %d are not in order: locks would cross", i-1, i)
 		}
 	}

@@ -17,10 +17,21 @@ type Key struct {
 	At                                        time.Time // the minute's beginning
 }
 
-func (k Key) compare(l Key) int {
-	return cmp.Or(
-		strings.Compare(k.Service, l.Service), strings.Compare(k.Env, l.Env), strings.Compare(k.Route, l.Route),
-		strings.Compare(k.Upstream, l.Upstream), strings.Compare(k.Experiment, l.Experiment), k.At.Compare(l.At))
+func (k *Key) compare(l *Key) int {
+	if c := ordered(k.Service, l.Service, k.Env, l.Env, k.Route, l.Route, k.Upstream, l.Upstream, k.Experiment, l.Experiment); c != 0 {
+		return c
+	}
+	return k.At.Compare(l.At)
+}
+
+// ordered compares pairs of names, the first that differ deciding.
+func ordered(pairs ...string) int {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i] != pairs[i+1] {
+			return strings.Compare(pairs[i], pairs[i+1])
+		}
+	}
+	return 0
 }
 
 // Row is what a batch adds to one minute row.
@@ -63,6 +74,7 @@ func (r *Row) add(other *Row) {
 		r.LimitUS = Mixed
 	}
 	r.LatencyMaxUS = max(r.LatencyMaxUS, other.LatencyMaxUS)
+	r.Hist = slices.Clip(r.Hist) // it may be another's, whose room is not to be grown into
 	r.Hist.Merge(other.Hist)
 }
 
@@ -74,9 +86,9 @@ type RetryKey struct {
 	At                     time.Time
 }
 
-func (k RetryKey) compare(l RetryKey) int {
-	return cmp.Or(strings.Compare(k.Service, l.Service), strings.Compare(k.Env, l.Env), strings.Compare(k.Upstream, l.Upstream),
-		cmp.Compare(k.Status, l.Status), strings.Compare(k.Reason, l.Reason), strings.Compare(k.Experiment, l.Experiment), k.At.Compare(l.At))
+func (k *RetryKey) compare(l *RetryKey) int {
+	return cmp.Or(ordered(k.Service, l.Service, k.Env, l.Env, k.Upstream, l.Upstream), cmp.Compare(k.Status, l.Status),
+		ordered(k.Reason, l.Reason, k.Experiment, l.Experiment), k.At.Compare(l.At))
 }
 
 // Retry is what a batch adds to one of them. An exchange belongs to the reason of
@@ -99,9 +111,11 @@ type FacetKey struct {
 	At                             time.Time
 }
 
-func (k FacetKey) compare(l FacetKey) int {
-	return cmp.Or(strings.Compare(k.Service, l.Service), strings.Compare(k.Env, l.Env),
-		strings.Compare(k.Dimension, l.Dimension), strings.Compare(k.Value, l.Value), k.At.Compare(l.At))
+func (k *FacetKey) compare(l *FacetKey) int {
+	if c := ordered(k.Service, l.Service, k.Env, l.Env, k.Dimension, l.Dimension, k.Value, l.Value); c != 0 {
+		return c
+	}
+	return k.At.Compare(l.At)
 }
 
 // Facet is what a batch adds to them.
@@ -147,37 +161,49 @@ func Sum(parts ...Folded) Folded {
 		return parts[0]
 	}
 	var f Folded
+	var rows []*Row
+	var retries []*Retry
+	var facets []*Facet
 	for _, p := range parts {
-		for _, r := range p.Rows {
-			r.Hist = slices.Clip(r.Hist) // a sum must not grow into what it was made of
-			f.Rows = append(f.Rows, r)
-		}
-		f.Retries, f.Facets, f.Events = append(f.Retries, p.Retries...), append(f.Facets, p.Facets...), append(f.Events, p.Events...)
+		rows, retries, facets = pointers(rows, p.Rows), pointers(retries, p.Retries), pointers(facets, p.Facets)
+		f.Events = append(f.Events, p.Events...)
 		f.Exchanges, f.Future, f.TooLate, f.Unkept = f.Exchanges+p.Exchanges, f.Future+p.Future, f.TooLate+p.TooLate, f.Unkept+p.Unkept
 	}
-	f.sort()
+	f.set(rows, retries, facets)
 	return f
 }
 
-// sort orders the lists and adds up what has the same key.
-func (f *Folded) sort() {
-	f.Rows = unique(f.Rows, func(a, b *Row) int { return a.Key.compare(b.Key) }, (*Row).add)
-	f.Retries = unique(f.Retries, func(a, b *Retry) int { return a.RetryKey.compare(b.RetryKey) }, (*Retry).add)
-	f.Facets = unique(f.Facets, func(a, b *Facet) int { return a.FacetKey.compare(b.FacetKey) }, (*Facet).add)
+func pointers[T any](out []*T, list []T) []*T {
+	for i := range list {
+		out = append(out, &list[i])
+	}
+	return out
 }
 
-func unique[T any](list []T, compare func(a, b *T) int, add func(to, from *T)) []T {
+// set fills the lists, in order, adding up what has the same key.
+func (f *Folded) set(rows []*Row, retries []*Retry, facets []*Facet) {
+	if len(rows) > 0 {
+		f.Rows = unique(rows, func(a, b *Row) int { return a.Key.compare(&b.Key) }, (*Row).add)
+		for i := range f.Rows {
+			f.Rows[i].Hist.Pack()
+		}
+	}
+	f.Retries = unique(retries, func(a, b *Retry) int { return a.RetryKey.compare(&b.RetryKey) }, (*Retry).add)
+	f.Facets = unique(facets, func(a, b *Facet) int { return a.FacetKey.compare(&b.FacetKey) }, (*Facet).add)
+}
+
+func unique[T any](list []*T, compare func(a, b *T) int, add func(to, from *T)) []T {
 	if len(list) == 0 {
 		return nil
 	}
-	slices.SortFunc(list, func(a, b T) int { return compare(&a, &b) })
-	kept := list[:1]
-	for i := 1; i < len(list); i++ {
-		if last := &kept[len(kept)-1]; compare(last, &list[i]) == 0 {
-			add(last, &list[i])
+	slices.SortStableFunc(list, compare)
+	out := make([]T, 0, len(list))
+	for i, x := range list {
+		if i > 0 && compare(list[i-1], x) == 0 {
+			add(&out[len(out)-1], x)
 		} else {
-			kept = append(kept, list[i])
+			out = append(out, *x)
 		}
 	}
-	return kept
+	return out
 }
