@@ -32,6 +32,9 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 	if res.Local && res.Status >= 400 && x.Request.Proto == 20 && exchange.IsGRPC(&x.Request.Head) {
 		return f.answerGRPC(x, w)
 	}
+	if rc == nil {
+		rc = http.NewResponseController(w)
+	}
 	h := w.Header()
 	values := make([]string, 0, res.Head.Len()+1) // of all fields: one piece of memory
 	one := func(value string) []string {
@@ -84,6 +87,11 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 		}
 	}
 	out.disarm()
+	return f.ended(x, err)
+}
+
+// ended ends x, whose answer went out as far as err tells.
+func (f *Front) ended(x *exchange.Exchange, err error) bool {
 	if err != nil {
 		if x.Event.Timeout == "" && exchange.Classify(err, 0) == retrylog.Timeout {
 			x.Event.Timeout = x.RanOut(time.Now())

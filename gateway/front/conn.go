@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,11 @@ type conn struct {
 	secure   bool
 	http2    bool // may be spoken
 	free     func()
+	sweeper  *sweeper
+	at       int // in the sweeper's list, and of its lock
+	reads    patience
+	writes   patience
+	leaves   leaves
 	closed   sync.Once
 
 	kind atomic.Int32
@@ -57,6 +63,11 @@ type conn struct {
 
 	waits waits // who is to be told that the client has gone
 
+	// Of the goroutine that answers.
+	answered bool                // by us: what net/http writes next is not sent
+	w        http.ResponseWriter // of the request under way
+	inform   func(status int, head *exchange.Head)
+
 	worked atomic.Bool // an answer's frame went out
 	mu     sync.Mutex  // of HTTP/2's writes
 	out    frames
@@ -64,6 +75,9 @@ type conn struct {
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
+	if c.leaves.spies(p) {
+		return 0, nil
+	}
 	if c.empty > 0 {
 		c.empty--
 		return 0, nil
@@ -79,44 +93,6 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.waits.gone()
 	}
 	return n, err
-}
-
-// waits is the request of HTTP/1 that is being answered. net/http reads on behind
-// it, so a client that leaves shows in Read; to be told by the request's context
-// costs five allocations a request.
-type waits struct {
-	mu    sync.Mutex
-	token exchange.Token
-	any   bool
-	ended bool // nothing more comes from the client
-}
-
-// begin has t cancelled when the client goes, or at once where it has gone.
-func (w *waits) begin(t exchange.Token) {
-	w.mu.Lock()
-	w.token, w.any = t, true
-	ended := w.ended
-	w.mu.Unlock()
-	if ended {
-		t.Cancel(exchange.ErrClientGone)
-	}
-}
-
-// end forgets the request; a late cancel of its token would change nothing.
-func (w *waits) end() {
-	w.mu.Lock()
-	w.any = false
-	w.mu.Unlock()
-}
-
-func (w *waits) gone() {
-	w.mu.Lock()
-	w.ended = true
-	t, any := w.token, w.any
-	w.mu.Unlock()
-	if any {
-		t.Cancel(exchange.ErrClientGone)
-	}
 }
 
 // shake is the server's part of the TLS handshake; the deadline for a head is in
@@ -199,6 +175,10 @@ func (c *conn) sayGoodbye(why error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
+	if c.answered {
+		c.answered = false
+		return swallow(p)
+	}
 	if c.kind.Load() != http2 {
 		if c.busy.Load() == 0 {
 			c.unparsed(p)

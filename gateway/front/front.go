@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"breakwater/gateway/exchange"
@@ -75,6 +76,8 @@ type Front struct {
 	buffers   sync.Pool // *[]byte
 	tunnels   tunnels
 	stats     stats
+	date      date
+	closing   atomic.Bool // a server of ours ends its connections
 }
 
 // New returns a Front.
@@ -103,7 +106,7 @@ func (f *Front) Server() *http.Server {
 	protocols.SetHTTP1(true)
 	// By prior knowledge, or under TLS that the Listener has taken off.
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
+	s := &http.Server{
 		Handler:           f,
 		Protocols:         protocols,
 		ReadHeaderTimeout: f.cfg.Limits.HeadTime,
@@ -124,6 +127,8 @@ func (f *Front) Server() *http.Server {
 			WriteByteTimeout:              f.cfg.Limits.WriteTime,
 		},
 	}
+	s.RegisterOnShutdown(func() { f.closing.Store(true) })
+	return s
 }
 
 // ServeHTTP implements http.Handler.
@@ -146,26 +151,31 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 	} else {
 		x.Request.Scheme = scheme(r.TLS != nil)
 	}
-	rc := http.NewResponseController(w)
+	var rc *http.ResponseController // made only for those who need it
 	refusal := f.fill(x, r)
-	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
+	bodiless := r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody
+	if bodiless {
+		x.Request.Body.Set(nil, 0)
+	} else {
+		rc = http.NewResponseController(w)
 		x.Request.Body.Set(&upload{
 			limits: &f.cfg.Limits, x: x, r: r, rc: rc, start: x.Event.Start, stream: exchange.IsGRPC(&x.Request.Head),
 		}, r.ContentLength)
-	} else {
-		x.Request.Body.Set(nil, 0)
-	}
-	if r.ProtoAtLeast(1, 1) {
-		x.Inform = func(status int, head *exchange.Head) { inform(w, status, head) }
 	}
 	token := x.Token()
 	watched := ok && r.ProtoMajor == 1
 	if watched {
-		c.waits.begin(token)
+		c.waits.begin(token, c.sweeper.now.Load())
 		defer c.waits.end()
+		if bodiless {
+			c.leaves.begin()
+		}
 	} else {
 		stop := context.AfterFunc(r.Context(), func() { token.Cancel(exchange.ErrClientGone) })
 		defer stop()
+	}
+	if r.ProtoAtLeast(1, 1) {
+		x.Inform = f.informer(w, c, watched)
 	}
 	defer func() {
 		v := recover()
@@ -192,22 +202,41 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 		x.End(exchange.Classify(err, 0))
 		return false
 	}
+	if rc == nil && x.Response.Tunnel != nil {
+		rc = http.NewResponseController(w)
+	}
 	if x.Response.Tunnel != nil {
 		if watched { // either side may have said its last word and go on listening
 			c.waits.end()
 		}
 		return f.tunnel(x, rc)
 	}
+	if watched && bodiless {
+		defer c.leaves.learn()
+	}
 	// A chunked upload and HTTP/1.0 end their connection: net/http takes some
 	// framings for good that others read in another way, and what follows on
 	// the connection could be a smuggled request (RFC 9112 section 6.1).
-	if r.ProtoMajor > 1 {
-		return f.answer(x, w, rc)
-	}
-	if refusal != nil || len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+	switch {
+	case r.ProtoMajor > 1:
+	case refusal != nil || len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1):
 		w.Header().Set("Connection", "close")
+	case watched && f.plain(x, c, r):
+		return f.ended(x, f.direct(x, c))
 	}
 	return f.answer(x, w, rc)
+}
+
+// informer returns what passes a 1xx on: one for all requests of a connection
+// that has them one by one.
+func (f *Front) informer(w http.ResponseWriter, c *conn, one bool) func(int, *exchange.Head) {
+	if !one {
+		return func(status int, head *exchange.Head) { inform(w, status, head) }
+	}
+	if c.w = w; c.inform == nil {
+		c.inform = func(status int, head *exchange.Head) { inform(c.w, status, head) }
+	}
+	return c.inform
 }
 
 // peerOf is the address of the connection's other end.

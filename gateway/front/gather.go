@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -81,7 +82,23 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 		}
 		c.due = time.Time{}
 	}
-	return c.Conn.SetReadDeadline(t)
+	if c.kind.Load() != http1 {
+		return c.Conn.SetReadDeadline(t)
+	}
+	return c.reads.set(c.sweeper, t)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.kind.Load() != http1 {
+		return c.Conn.SetWriteDeadline(t)
+	}
+	return c.writes.set(c.sweeper, t)
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // accept takes connections until the listener is closed.

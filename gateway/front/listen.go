@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Listening is how connections are taken. A change goes for new ones.
@@ -46,13 +47,15 @@ func (f *Front) Listen(l net.Listener) net.Listener {
 		Listener: l, front: f, most: descriptors() * 45 / 100,
 		ready: make(chan *conn), failed: make(chan error), done: make(chan struct{}),
 		peers: map[netip.Addr]int{}, held: map[*conn]struct{}{},
+		sweeper: &sweeper{base: time.Now()},
 	}
 }
 
 type listener struct {
 	net.Listener
-	front *Front
-	most  int // connections, where nobody says
+	front   *Front
+	most    int // connections, where nobody says
+	sweeper *sweeper
 
 	begin  sync.Once
 	all    sync.WaitGroup // accept, and a gatherer for each of held
@@ -91,10 +94,19 @@ func (l *listener) take(nc net.Conn) *conn {
 		_ = nc.Close()
 		return nil
 	}
-	c := &conn{Conn: nc, front: l.front, peer: peer, http2: !how.HTTP1Only, free: func() { l.release(addr) }}
+	c := &conn{Conn: nc, front: l.front, peer: peer, http2: !how.HTTP1Only, sweeper: l.sweeper}
 	if how.TLS != nil {
 		c.Conn, c.secure = tls.Server(nc, how.TLS), true
+	} else {
+		c.leaves.peek = peeker(nc)
 	}
+	c.reads.force, c.writes.force = c.Conn.SetReadDeadline, c.Conn.SetWriteDeadline
+	c.reads.by.Store(forced) // the first head has a deadline of its own
+	c.free = func() {
+		l.sweeper.remove(c)
+		l.release(addr)
+	}
+	l.sweeper.add(c)
 	return c
 }
 

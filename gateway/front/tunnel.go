@@ -28,6 +28,12 @@ func (f *Front) tunnel(x *exchange.Exchange, rc *http.ResponseController) bool {
 		return false
 	}
 	defer down.Close()
+	// Before the client knows of it: whoever drains from then on waits for it.
+	p := &pipe{down: down, up: up, start: time.Now(), stopped: make(chan struct{})}
+	if !f.tunnels.add(p) {
+		p.stop("total") // the gateway stops
+	}
+	defer f.tunnels.remove(p)
 	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + x.Request.Upgrade + "\r\n")
 	for _, field := range x.Response.Head.Fields() {
 		head = append(append(append(append(head, field.Name...), ": "...), field.Value...), "\r\n"...)
@@ -38,11 +44,6 @@ func (f *Front) tunnel(x *exchange.Exchange, rc *http.ResponseController) bool {
 		return true // the connection is ours, and net/http has no more say in it
 	}
 	_ = down.SetWriteDeadline(time.Time{})
-	p := &pipe{down: down, up: up, start: time.Now(), stopped: make(chan struct{})}
-	if !f.tunnels.add(p) {
-		p.stop("total") // the gateway stops
-	}
-	defer f.tunnels.remove(p)
 	x.Event.BytesOut = p.join(x, buffered.Reader)
 	if ended, _ := p.ended.Load().(string); ended != "" {
 		x.Event.Timeout = ended
