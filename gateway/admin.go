@@ -115,6 +115,9 @@ type endpointStats struct {
 	Failures  int64         `json:"failures_in_a_row"`
 	Ejections int64         `json:"ejections"`
 	OutForMS  int64         `json:"ejected_for_ms,omitempty"` // still
+
+	Breaker     *breakerStats     `json:"breaker,omitempty"`
+	Concurrency *concurrencyStats `json:"concurrency,omitempty"`
 }
 
 func (g *Gateway) stats(now time.Time) any {
@@ -137,8 +140,9 @@ func (g *Gateway) stats(now time.Time) any {
 		list := []endpointStats{}
 		wires := g.state.wire(up)
 		for _, e := range g.state.pool(up.Name).Stats(now) {
+			stands, limits := g.policies.endpointStats(up.Name, e.Address, now)
 			list = append(list, endpointStats{
-				e.Address, e.InFlight, e.CostMS, wires.Idle(e.Address), e.State, e.Failures, e.Ejections, e.OutFor.Milliseconds(),
+				e.Address, e.InFlight, e.CostMS, wires.Idle(e.Address), e.State, e.Failures, e.Ejections, e.OutFor.Milliseconds(), stands, limits,
 			})
 		}
 		slices.SortFunc(list, func(a, b endpointStats) int { return strings.Compare(a.Address, b.Address) })
@@ -148,6 +152,9 @@ func (g *Gateway) stats(now time.Time) any {
 		}
 	}
 	out["upstreams"] = upstreams
+	out["services"] = g.policies.servicesStats(now)
+	out["routes"] = g.policies.routesStats(s)
+	out["quotas"] = g.policies.quotasStats(s, now)
 	return out
 }
 

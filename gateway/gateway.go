@@ -121,6 +121,7 @@ func New(cfg Config) *Gateway {
 		Log:      cfg.Log,
 	})
 	observeConnections(cfg.Metrics, g.front.Stats)
+	cfg.Metrics.MustRegister(newPolicyMetrics(g))
 	return g
 }
 

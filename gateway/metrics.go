@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,7 +23,7 @@ type metrics struct {
 
 	requests, triggered, succeeded, failed, sent *prometheus.CounterVec
 	ratio                                        *prometheus.GaugeVec
-	transitions                                  *prometheus.CounterVec
+	transitions, refusals, degraded, observed    *prometheus.CounterVec
 
 	unmatched func() *observers // of requests that came to no route
 
@@ -66,6 +67,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "ponytail_retry_succeed_ratio", Help: "Share of retried requests that ended well, since the start.",
 		}, retryLabels),
 		transitions: counter("breakwater_policy_transitions_total", "Changes of a policy's state, by the state it went to.", "policy", "service", "upstream", "to"),
+		refusals:    counter("breakwater_refused_total", "Requests that a policy refused.", "service", "refusal"),
+		degraded:    counter("breakwater_degraded_total", "Answers in the place of an upstream's own.", "service", "route", "action"),
+		observed:    counter("breakwater_observed_total", "What policies that only observe would have done.", "service", "decision"),
 		outcome:     map[retryKey]*[2]int64{},
 	}
 	m.unmatched = sync.OnceValue(func() *observers { return m.resolve("", unmatched, "") })
@@ -73,7 +77,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "breakwater_http_server_active_requests", Help: "Requests under way.",
 	}, func() float64 { return float64(m.active.Load()) })
 	reg.MustRegister(m.duration, active, m.panics, m.reloads, m.reloadOK, m.applies,
-		m.requests, m.triggered, m.succeeded, m.failed, m.sent, m.ratio, m.transitions,
+		m.requests, m.triggered, m.succeeded, m.failed, m.sent, m.ratio, m.transitions, m.refusals, m.degraded, m.observed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -126,6 +130,22 @@ func (o *observers) observe(ev *retrylog.Exchange) {
 		class = 0
 	}
 	o.took[class].Observe(float64(ev.LatencyUS) / 1e6)
+}
+
+// decisions counts what policies did, or would have done, to ev: rare enough to
+// look counters up by their labels.
+func (m *metrics) decisions(ev *retrylog.Exchange) {
+	if ev.Refusal != "" {
+		m.refusals.WithLabelValues(ev.Service, ev.Refusal).Inc()
+	}
+	if ev.Degraded != "" {
+		m.degraded.WithLabelValues(ev.Service, ev.Route, ev.Degraded).Inc()
+	}
+	if ev.Observed != "" {
+		for what := range strings.SplitSeq(ev.Observed, ",") {
+			m.observed.WithLabelValues(ev.Service, what).Inc()
+		}
+	}
 }
 
 // retries counts what ponytail counts.

@@ -145,6 +145,7 @@ func (r *recorded) End(x *exchange.Exchange, o retrylog.Outcome) {
 	r.g.metrics.active.Add(-1)
 	r.observers.observe(ev)
 	r.g.metrics.retries(r.observers, ev)
+	r.g.metrics.decisions(ev)
 	r.g.tallies.count(r.traffic, ev)
 }
 
