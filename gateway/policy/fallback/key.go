@@ -1,8 +1,8 @@
 package fallback
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
+	"hash/maphash"
 	"strings"
 
 	"breakwater/gateway/exchange"
@@ -14,7 +14,7 @@ const keySize = 512
 // appendKey appends what two requests must have alike to get the same answer,
 // beside the fields that the answer names in Vary. Every part comes with its
 // length, so that no two different lists of parts make the same key.
-func appendKey(to []byte, x *exchange.Exchange, shared bool) []byte {
+func (s *Store) appendKey(to []byte, x *exchange.Exchange, shared bool) []byte {
 	q := &x.Request
 	for _, part := range [...]string{q.Method, q.Scheme, q.Host, q.Path, q.Query} {
 		to = appendPart(to, part)
@@ -25,8 +25,8 @@ func appendKey(to []byte, x *exchange.Exchange, shared bool) []byte {
 	to = append(to, 1)
 	to = appendPart(to, x.Event.Caller)
 	to = appendPart(to, x.Event.Tenant)
-	to = appendSecret(to, &q.Head, "Authorization")
-	return appendSecret(to, &q.Head, "Cookie")
+	to = s.appendSecret(to, &q.Head, "Authorization")
+	return s.appendSecret(to, &q.Head, "Cookie")
 }
 
 func appendPart(to []byte, part string) []byte {
@@ -34,22 +34,19 @@ func appendPart(to []byte, part string) []byte {
 	return append(to, part...)
 }
 
-// appendSecret appends a print of a field's lines: what clients prove themselves
-// with is not kept.
-func appendSecret(to []byte, head *exchange.Head, name string) []byte {
-	if !head.Has(name) {
-		return append(to, 0)
-	}
-	var sum [sha256.Size]byte
+// appendSecret appends a print of each line of a field: what clients prove
+// themselves with is not kept. It has 128 bits under seeds that nobody knows, so that
+// no client can find a value with the print of another's.
+func (s *Store) appendSecret(to []byte, head *exchange.Head, name string) []byte {
 	for _, f := range head.Fields() {
 		if len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
-			h := sha256.New()
-			h.Write(sum[:]) // of the lines before
-			h.Write([]byte(f.Value))
-			h.Sum(sum[:0])
+			to = append(to, 1)
+			for _, seed := range s.seeds {
+				to = binary.LittleEndian.AppendUint64(to, maphash.String(seed, f.Value))
+			}
 		}
 	}
-	return append(append(to, 1), sum[:]...)
+	return append(to, 0)
 }
 
 // resource is a hash of what is asked for, whoever asks and however.

@@ -138,7 +138,7 @@ func (l *layer) find(x *exchange.Exchange) *entry {
 		return nil
 	}
 	var buf [keySize]byte
-	return l.store.find(appendKey(buf[:0], x, l.cfg.Keep.Shared), &x.Request.Head, time.Now())
+	return l.store.find(l.store.appendKey(buf[:0], x, l.cfg.Keep.Shared), &x.Request.Head, time.Now())
 }
 
 // watch keeps a good answer while it goes by, where there is none yet or an old one.
@@ -169,7 +169,7 @@ func (l *layer) watch(x *exchange.Exchange, start time.Time) {
 		return
 	}
 	var buf [keySize]byte
-	key := appendKey(buf[:0], x, l.cfg.Keep.Shared)
+	key := l.store.appendKey(buf[:0], x, l.cfg.Keep.Shared)
 	if !l.store.due(key, &x.Request.Head, now) {
 		return
 	}

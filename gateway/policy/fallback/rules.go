@@ -26,7 +26,7 @@ func usable(req, res *exchange.Head, most, delay time.Duration) (life, age time.
 	case req.Has("Cache-Control") && parseControl(req).noStore:
 		return 0, 0, false
 	}
-	if _, all := varyNames(res); all {
+	if varyAll(res) {
 		return 0, 0, false
 	}
 	age = max(delay, 0)
@@ -196,30 +196,41 @@ func delta(v string) int64 {
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
-// varyNames lists the request fields that an answer depends on, in lower case and
-// in order; all means that it depends on everything. What is no field name is
-// taken for that.
-func varyNames(res *exchange.Head) (names []string, all bool) {
+// varyAll reports whether an answer depends on everything, or on what is no field
+// name and may mean anything.
+func varyAll(res *exchange.Head) bool {
 	for _, f := range res.Fields() {
 		if len(f.Name) != len("Vary") || !strings.EqualFold(f.Name, "Vary") {
 			continue
 		}
 		for name := range strings.SplitSeq(f.Value, ",") {
 			name = strings.Trim(name, " \t")
-			if name == "" {
-				continue
-			}
 			for i := range len(name) {
 				if !tokenByte(name[i]) {
-					return nil, true
+					return true
 				}
 			}
 			if name == "*" {
-				return nil, true
+				return true
 			}
-			names = append(names, strings.ToLower(name))
+		}
+	}
+	return false
+}
+
+// varyNames lists the request fields that an answer depends on, in lower case and
+// in order, where that is not all of them.
+func varyNames(res *exchange.Head) (names []string) {
+	for _, f := range res.Fields() {
+		if len(f.Name) != len("Vary") || !strings.EqualFold(f.Name, "Vary") {
+			continue
+		}
+		for name := range strings.SplitSeq(f.Value, ",") {
+			if name = strings.Trim(name, " \t"); name != "" {
+				names = append(names, strings.ToLower(name))
+			}
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), false
+	return slices.Compact(names)
 }

@@ -15,8 +15,9 @@ import (
 // different things take different locks, and those that are neither kept nor
 // answered from it take none.
 type Store struct {
-	base time.Time
-	seed maphash.Seed
+	base  time.Time
+	seed  maphash.Seed    // of the shards
+	seeds [2]maphash.Seed // of what must not be kept
 
 	shards [shards]shard
 	// forgotten is when a resource was last changed by a request, in ns after base
@@ -71,7 +72,7 @@ const refresh = int64(time.Second)
 
 // NewStore returns an empty store.
 func NewStore(k Keep, now time.Time) *Store {
-	s := &Store{base: now, seed: maphash.MakeSeed()}
+	s := &Store{base: now, seed: maphash.MakeSeed(), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.byKey = map[string]*entry{}
@@ -113,7 +114,7 @@ func (s *Store) find(key []byte, req *exchange.Head, now time.Time) *entry {
 	defer sh.mu.Unlock()
 	for e := sh.byKey[string(key)]; e != nil; e = e.other {
 		if sameVary(e.vary, req) { // the newest comes first
-			if at >= e.until || e.asked <= s.forgotten[e.resource%uint64(len(s.forgotten))].Load() {
+			if at >= e.until || s.changed(e) {
 				break
 			}
 			sh.unlink(e)
@@ -135,8 +136,7 @@ func (s *Store) due(key []byte, req *exchange.Head, now time.Time) bool {
 	defer sh.mu.Unlock()
 	for e := sh.byKey[string(key)]; e != nil; e = e.other {
 		if sameVary(e.vary, req) {
-			changed := e.asked <= s.forgotten[e.resource%uint64(len(s.forgotten))].Load()
-			if at-e.watched < refresh && !changed {
+			if at-e.watched < refresh && !s.changed(e) {
 				return false
 			}
 			e.watched = at
@@ -149,6 +149,12 @@ func (s *Store) due(key []byte, req *exchange.Head, now time.Time) bool {
 // forget notes that a resource was changed at now.
 func (s *Store) forget(resource uint64, now time.Time) {
 	s.forgotten[resource%uint64(len(s.forgotten))].Store(max(s.at(now), 1))
+}
+
+// changed reports whether the resource was changed since e was asked for.
+func (s *Store) changed(e *entry) bool {
+	at := s.forgotten[e.resource%uint64(len(s.forgotten))].Load()
+	return at > 0 && e.asked <= at
 }
 
 // capture returns a copier for a body of length, or nil where too many are on
@@ -248,8 +254,7 @@ func (sh *shard) remove(e *entry) {
 // newEntry copies the head of an answer: its strings lie over memory that others
 // use next.
 func newEntry(key string, resource uint64, req *exchange.Head, res *exchange.Response) *entry {
-	names, _ := varyNames(&res.Head)
-	e := &entry{key: key, resource: resource, vary: varyOf(names, req)}
+	e := &entry{key: key, resource: resource, vary: varyOf(varyNames(&res.Head), req)}
 	for _, f := range res.Head.Fields() {
 		if ours(f.Name) {
 			continue
