@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"runtime/debug"
@@ -105,10 +106,8 @@ func (r *recorded) dress(x *exchange.Exchange) {
 		problemBody(x, p, false)
 	}
 	if x.Event.Degraded != "" {
-		reason := x.Event.Skip
-		if reason == "" {
-			reason = "upstream_failure"
-		}
+		// What was refused below says more than that it was not retried.
+		reason := cmp.Or(x.Event.Refusal, x.Event.Skip, "upstream_failure")
 		head.Set("X-Breakwater-Degraded", x.Event.Degraded+";reason="+reason)
 	}
 	if r.route.FaultVisible && x.Event.Experiment != "" {
