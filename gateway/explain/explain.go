@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/gateway/config"
+	"breakwater/gateway/exchange"
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/route"
 	"breakwater/internal/conf"
@@ -114,14 +115,40 @@ type Mirror struct {
 	Skip     string `json:"skip_reason,omitempty"`
 }
 
-// Explain says what cfg makes of s. Endpoints are taken to be ready, and breakers
-// and limiters to let the request pass: they depend on other traffic.
+// Engine explains what one configuration does. It never changes and may be used
+// by several goroutines.
+type Engine struct {
+	cfg   *config.Config
+	table *route.Table
+}
+
+// New compiles cfg.
+func New(cfg *config.Config) (*Engine, error) {
+	table, err := route.Compile(cfg.Matches())
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	return &Engine{cfg, table}, nil
+}
+
+// Explain says what cfg makes of s.
 func Explain(cfg *config.Config, s Sample) (Answer, error) {
+	e, err := New(cfg)
+	if err != nil {
+		return Answer{}, err
+	}
+	return e.Explain(s)
+}
+
+// Explain says what becomes of s. Endpoints are taken to be ready, and breakers
+// and limiters to let the request pass: they depend on other traffic.
+func (e *Engine) Explain(s Sample) (Answer, error) {
 	if err := s.check(); err != nil {
 		return Answer{}, err
 	}
+	cfg := e.cfg
 	a := Answer{Route: "unmatched", Origin: "gateway", Revision: cfg.Revision, Tries: []Try{}}
-	r, status, err := find(cfg, s)
+	r, status, err := e.find(s)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -147,27 +174,23 @@ func Explain(cfg *config.Config, s Sample) (Answer, error) {
 }
 
 // find finds the route of s, or the status that says there is none.
-func find(cfg *config.Config, s Sample) (r config.Route, status int, err error) {
+func (e *Engine) find(s Sample) (r config.Route, status int, err error) {
 	if s.Route != "" {
-		for _, r := range cfg.Routes {
+		for _, r := range e.cfg.Routes {
 			if r.Name == s.Route {
 				return r, 0, nil
 			}
 		}
 		return r, 0, fmt.Errorf("sample: route must be the name of a Route document, got %q", s.Route)
 	}
-	table, err := route.Compile(cfg.Matches())
-	if err != nil {
-		return r, 0, fmt.Errorf("explain: %w", err)
-	}
-	i, verdict := table.Find(s.request(), s.routeFacts(cfg))
+	i, verdict := e.table.Find(s.request(), s.routeFacts(e.cfg))
 	switch verdict {
 	case route.NotFound:
 		return r, 404, nil
 	case route.NotAllowed:
 		return r, 405, nil
 	}
-	return cfg.Routes[i], 0, nil
+	return e.cfg.Routes[i], 0, nil
 }
 
 // take makes an answer of the two simulations.
@@ -191,6 +214,9 @@ func (a *Answer) take(early, late outcome) {
 		}
 		if e.facts.Kind == "" {
 			t.Status = e.facts.Status
+		}
+		if e.cut { // as events call it: the whole request has run out of time
+			t.Failure = string(exchange.Canceled)
 		}
 		a.Tries = append(a.Tries, t)
 	}

@@ -27,8 +27,8 @@ func (a *Answer) place(cfg *config.Config, r config.Route, s Sample) (endpoints 
 		at = weights.Pick(route.Hash(r.Name, s.RequestID))
 	}
 	a.Upstream, endpoints = ups[at].Name, len(ups[at].Endpoints)
-	if r.EscapeSplit && at != heaviest {
-		endpoints += len(ups[heaviest].Endpoints)
+	if r.EscapeSplit && at != heaviest { // every further try goes to the heaviest branch
+		endpoints = 1 + len(ups[heaviest].Endpoints)
 	}
 	if len(r.Split) > 0 {
 		for i, up := range ups {

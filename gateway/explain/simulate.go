@@ -29,6 +29,7 @@ type simulation struct {
 type call struct {
 	begins, wait time.Duration
 	facts        retry.Facts
+	cut          bool // by the deadline of the whole request
 	decision     retry.Decision
 	steps        []retry.Step
 	skip         string
@@ -89,7 +90,7 @@ func (m *simulation) run(rand float64) (o outcome) {
 	now, wait, held := time.Duration(0), time.Duration(0), 0
 	for n := 0; ; n++ {
 		c := call{begins: now, wait: wait}
-		c.facts = m.try(n, now, wait)
+		c.facts, c.cut = m.try(n, now, wait)
 		now += c.facts.Took
 		c.decision, c.steps = retry.Explain(m.policy, c.facts, rand)
 		c.skip = c.decision.Skip
@@ -132,13 +133,13 @@ func (m *simulation) end(o *outcome, last call, held int) {
 }
 
 // try is how try n ends that begins at now, wait after the one before.
-func (m *simulation) try(n int, now, wait time.Duration) retry.Facts {
+func (m *simulation) try(n int, now, wait time.Duration) (f retry.Facts, cut bool) {
 	s, reply := m.sample, m.sample.reply(n)
 	replay := int64(m.policy.ReplayCap)
 	if replay == 0 {
 		replay = retry.DefaultReplayCap
 	}
-	f := retry.Facts{
+	f = retry.Facts{
 		Retries: n, Kind: exchange.Kind(reply.Failure), Unprocessed: reply.Unprocessed, Method: s.method(), Tenant: m.tenant,
 		HasKey: s.Headers.Get("Idempotency-Key") != "", Replayable: s.BodyBytes >= 0 && s.BodyBytes <= replay,
 		InboundRetries: m.inbound, LastWait: wait, TooManyErrors: s.ErrorRateHigh, BudgetEmpty: s.BudgetEmpty,
@@ -146,19 +147,19 @@ func (m *simulation) try(n int, now, wait time.Duration) retry.Facts {
 	}
 	left := m.total - now
 	most := min(positive(m.policy.PerTry, left), left)
-	if late, cut := m.cutAfter(f); cut {
+	if late, can := m.cutAfter(f); can {
 		most = min(most, late)
 	}
 	f.Took = time.Duration(reply.LatencyMS) * time.Millisecond
 	if f.Took >= most || f.Kind == exchange.TryTimeout {
-		f.Kind, f.Took, f.Unprocessed = exchange.TryTimeout, most, false
+		f.Kind, f.Took, f.Unprocessed, cut = exchange.TryTimeout, most, false, most == left
 	}
 	f.Remaining, f.Now = left-f.Took, s.now().Add(now+f.Took)
 	if f.Kind == "" {
 		f.Status, f.Head = reply.Status, reply.Headers.Head()
 		f.Body, f.BodyHidden = body(reply)
 	}
-	return f
+	return f, cut
 }
 
 // cutAfter is when a try is cut because a rule takes slowness for a failure and a
