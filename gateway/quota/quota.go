@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,6 +89,7 @@ type op struct {
 	grant limiter.Grant
 	err   error
 	done  chan struct{} // holds one
+	gone  atomic.Bool   // nobody waits for it any more
 }
 
 // mostInFlight bounds a batch, so that a flight ends in time.
@@ -255,6 +257,7 @@ func (s *Store) ask(o *op, wait time.Duration) error {
 	select {
 	case <-o.done:
 	case <-timer.C:
+		o.gone.Store(true)
 		err = limiter.ErrBusy
 		if patient {
 			err = errLate
@@ -272,7 +275,8 @@ func (s *Store) ask(o *op, wait time.Duration) error {
 func (s *Store) fly() {
 	for {
 		s.mu.Lock()
-		batch := s.queue
+		// Tokens for those who left would be lost, and the call that fetches them too.
+		batch := slices.DeleteFunc(s.queue, func(o *op) bool { return o.gone.Load() })
 		s.queue = nil
 		if len(batch) == 0 {
 			s.flying = false

@@ -9,7 +9,7 @@ local need, want, owed = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local clock = redis.call('TIME')
 local now = math.floor((clock[1] * 1000000 + clock[2]) / unit)
 
-local level, last = full, now
+local level, last, changed = full, now, owed > 0
 local saved = redis.call('GET', KEYS[1])
 if saved then
   local parts, at, per = string.match(saved, '^(%d+) (%d+) (%d+)$')
@@ -19,7 +19,9 @@ if saved then
   end
   level = math.min(level, full)
   if last - now > 1000000 / unit then
-    last = now -- another server's clock, after a failover: the bucket must not stand still until this one is as late
+    -- Another server's clock, after a failover: the bucket must not stand still
+    -- until this one is as late.
+    last, changed = now, true
   end
   local gone = now - last
   if gone > 0 then
@@ -40,7 +42,7 @@ if level >= need * price then
 else
   retry = math.ceil((need * price - level) / rate) * unit
 end
-if got > 0 or owed > 0 then
+if got > 0 or changed then
   -- Forgotten only when it is full again.
   local ttl = math.ceil((full - level) / rate * unit / 1000) + 1000
   redis.call('SET', KEYS[1], string.format('%.0f %.0f %.0f', level, last * unit, price), 'PX', string.format('%.0f', ttl))
