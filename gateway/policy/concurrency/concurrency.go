@@ -176,10 +176,17 @@ func (l *Limit) publish() {
 // TryAcquire takes a place, or reports that there is none. Each place taken is
 // given back by Release, once.
 func (l *Limit) TryAcquire(time.Time) bool {
+	if l.try() {
+		return true
+	}
+	l.refused.Add(1)
+	return false
+}
+
+func (l *Limit) try() bool {
 	for {
 		n := l.inFlight.Load()
 		if n >= l.allowed.Load() {
-			l.refused.Add(1)
 			return false
 		}
 		if l.inFlight.CompareAndSwap(n, n+1) {

@@ -32,7 +32,7 @@ type limited struct {
 // Serve implements exchange.Service.
 func (s *limited) Serve(x *exchange.Exchange) error {
 	start := time.Now()
-	if !s.limit.TryAcquire(start) {
+	if !s.limit.try() {
 		if err := s.refused(x); err != nil {
 			return err
 		}
@@ -78,6 +78,7 @@ func result(x *exchange.Exchange, err error, took time.Duration) Result {
 // one after all.
 func (s *limited) refused(x *exchange.Exchange) error {
 	if s.cfg.Observe {
+		s.limit.refused.Add(1)
 		s.limit.Take()
 		x.Observe("concurrency:full")
 		return nil
@@ -85,13 +86,13 @@ func (s *limited) refused(x *exchange.Exchange) error {
 	if s.cfg.Queue > 0 && x.Event.Tier == "critical" {
 		got, err := s.limit.waiting.acquire(x, s.cfg.QueueWait)
 		if got {
-			s.limit.refused.Add(-1)
 			return nil
 		}
 		if err == exchange.ErrClientGone {
 			return err
 		}
 	}
+	s.limit.refused.Add(1)
 	return s.full
 }
 
