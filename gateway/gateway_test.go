@@ -29,6 +29,7 @@ type memory struct {
 	begun     int
 	exchanges []retrylog.Exchange
 	configs   []retrylog.Config
+	turned    []retrylog.Transition
 	more      chan struct{}
 }
 
@@ -41,6 +42,10 @@ func (m *memory) Record(r *retrylog.Record) {
 	defer m.mu.Unlock()
 	if r.Config != nil {
 		m.configs = append(m.configs, *r.Config)
+		return
+	}
+	if r.Transition != nil {
+		m.turned = append(m.turned, *r.Transition)
 		return
 	}
 	ev := *r.Exchange
