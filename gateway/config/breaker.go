@@ -105,7 +105,7 @@ func (p *breakerParser) rule() {
 func (p *breakerParser) dual(mode, row, rate conf.Node) {
 	c := &p.cfg
 	if !mode.Present() {
-		mode.Errorf("must be given, and or or").Coded("E-MODE").
+		mode.Errorf(`must be given: "and" or "or"`).Coded("E-MODE").
 			Hint("with and, half of all calls failing at random hardly ever make so many in a row; with or, the row alone trips")
 	}
 	if !row.Present() {
