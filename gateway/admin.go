@@ -148,6 +148,7 @@ func (g *Gateway) stats(now time.Time) any {
 		slices.SortFunc(list, func(a, b endpointStats) int { return strings.Compare(a.Address, b.Address) })
 		upstreams[up.Name] = map[string]any{
 			"endpoints":    list,
+			"hold":         g.policies.holds.upstream(up.Name).stats(now),
 			"retries_left": g.state.retry(up).Budget.Left(now), "retry_budget": g.state.retry(up).Budget.Stats(now),
 		}
 	}

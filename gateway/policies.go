@@ -32,6 +32,7 @@ type policies struct {
 	kept     map[string]*fallback.Store    // by route
 	quotas   map[string]*limiter.Shared
 	stores   map[config.QuotaStore]*quota.Store
+	holds    holdings
 }
 
 // guards are the states that all routes of a service share.
@@ -196,6 +197,7 @@ func (p *policies) keep(s *snapshot) {
 	forget(p.services, services)
 	p.keepEndpoints(s, now)
 	p.keepRoutes(s, now)
+	p.holds.keep(s)
 }
 
 func (p *policies) keepEndpoints(s *snapshot, now time.Time) {

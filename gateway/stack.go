@@ -75,6 +75,8 @@ func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
 		// Endpoint known, wire untouched: everything above reacts as if the
 		// upstream had done it.
 		fault.Layer(g.cfg.Faults, site),
+		// How long the connection is held: what a limit for a pool is computed from.
+		g.policies.holds.upstream(up.Name).layer,
 	)
 }
 
