@@ -52,12 +52,16 @@ func (g *Gateway) branches(s *snapshot, r config.Route) (exchange.Service, error
 		if r.EscapeSplit && i != heaviest {
 			service, others = escape(tries[i], tries[heaviest]), hosts[heaviest]
 		}
+		fallback := r.Retry.Fallback
+		if r.Retry.Replaces() {
+			fallback = retry.Return503
+		}
 		p.names = append(p.names, up.Name)
 		// Outside balance: every try is judged, budgeted and placed anew.
 		p.branches = append(p.branches, retry.Layer(r.Retry, retry.Deps{
 			Upstream: up.Name, OtherHost: others.any, Budget: state.Budget, Kind: up.Budget().Kind, Rates: rates(s, up, state),
 			Log: g.cfg.Lines, Rand: g.cfg.Rand,
-		})(upstreamCode(r.Retry.Fallback)(service)))
+		})(upstreamCode(fallback)(service)))
 	}
 	if len(p.branches) == 1 {
 		return p.branches[0], nil

@@ -55,10 +55,17 @@ type silent struct{}
 
 func (silent) Retry(Line) {}
 
-// once serves a route without retries.
+// once serves a route without retries. Its requests are part of what the upstream
+// has to do, so the retries of other routes are measured by them too.
 func (r *retrier) once(x *exchange.Exchange) error {
+	start := x.Event.Start
+	if start.IsZero() {
+		start = time.Now()
+	}
+	r.arrive(x, start)
 	tell(&x.Request.Head, x.InboundRetries)
 	err := r.next.Serve(x)
+	r.rate(exchange.Classify(err, x.Response.Judged()), start)
 	if err != nil {
 		if refusal, ok := errors.AsType[*exchange.Refusal](err); ok {
 			x.Event.FirstStatus = refusal.Status
@@ -67,7 +74,9 @@ func (r *retrier) once(x *exchange.Exchange) error {
 		}
 		return err
 	}
-	x.Event.FirstStatus = x.Response.Judged()
+	if x.Event.FirstStatus = x.Response.Judged(); x.Event.FirstStatus < 500 {
+		r.earn(start)
+	}
 	tell(&x.Response.Head, ParseCount(x.Response.Head.Get(countHeader)))
 	return nil
 }
@@ -101,13 +110,7 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 		replay = DefaultReplayCap
 	}
 	x.Request.Body.Keep(replay)
-	if b := r.deps.Budget; b != nil {
-		b.arrived(u.start)
-		if r.concurrent {
-			b.active.Add(1)
-			x.OnEnd((*request)(b))
-		}
-	}
+	r.arrive(x, u.start)
 	for ; ; u.retries++ {
 		tell(&x.Request.Head, x.InboundRetries+u.retries)
 		u.mark, u.seen = x.Mark(), len(x.Event.Tries)
@@ -162,14 +165,36 @@ func (r *retrier) passes(x *exchange.Exchange, u *course) bool {
 		return false
 	}
 	x.Event.FirstStatus = status
-	if r.deps.Rates != nil {
-		r.deps.Rates.Observe(u.start, false)
-	}
+	r.rate(retrylog.OK, u.start)
 	r.earn(u.start)
 	if spent, ok := x.Response.Head.Lookup(countHeader); ok {
 		tell(&x.Response.Head, ParseCount(spent))
 	}
 	return true
+}
+
+// arrive counts a request under way.
+func (r *retrier) arrive(x *exchange.Exchange, now time.Time) {
+	b := r.deps.Budget
+	if b == nil {
+		return
+	}
+	b.arrived(now)
+	if r.concurrent {
+		b.active.Add(1)
+		x.OnEnd((*request)(b))
+	}
+}
+
+// rate counts how a first try went; what no upstream did is not counted.
+func (r *retrier) rate(o retrylog.Outcome, now time.Time) {
+	if r.deps.Rates == nil {
+		return
+	}
+	switch o {
+	case retrylog.OK, retrylog.UpstreamFailure, retrylog.Timeout:
+		r.deps.Rates.Observe(now, o != retrylog.OK)
+	}
 }
 
 func (r *retrier) earn(now time.Time) {
@@ -178,16 +203,11 @@ func (r *retrier) earn(now time.Time) {
 	}
 }
 
-// first takes in how the first try went.
+// first takes in how the first try went, and whether too many went like it.
 func (r *retrier) first(x *exchange.Exchange, f *Facts, err error) {
-	if x.Event.FirstStatus = f.StatusOf(); r.deps.Rates == nil {
-		return
-	}
-	switch exchange.Classify(err, f.Status) {
-	case retrylog.OK:
-		r.deps.Rates.Observe(f.Now, false)
-	case retrylog.UpstreamFailure, retrylog.Timeout:
-		r.deps.Rates.Observe(f.Now, true)
+	x.Event.FirstStatus = f.StatusOf()
+	r.rate(exchange.Classify(err, f.Status), f.Now)
+	if r.deps.Rates != nil {
 		f.TooManyErrors = r.deps.Rates.Shut(r.cfg.Gate, f.Now)
 	}
 }

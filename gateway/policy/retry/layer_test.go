@@ -2,7 +2,6 @@ package retry
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"breakwater/gateway/exchange"
 	"breakwater/internal/retrylog"
@@ -293,58 +291,6 @@ func TestClientGoneInTheBackOff(t *testing.T) {
 		}
 		if _, held := x.Held(); held {
 			t.Error("the answer is still held")
-		}
-	})
-}
-
-// The pair of lines of the ponytail text, field for field.
-func TestLines(t *testing.T) {
-	u := &upstream{answers: []answer{busy, {status: 200, takes: 2 * ms}}}
-	run(t, bench(), Deps{}, u, nil, func(x *exchange.Exchange, err error, lines string) {
-		want := `{"level":"info","ts":"2000-01-01T00:00:00.000Z","caller":"retry/layer.go","msg":"retry triggered","request_id":"a1b2c3d4","upstream":"auth-service","status_code":503,"retry_count":1,"backoff_ms":250,"decision_reason":"header X-Backend-Status=overloaded"}
-{"level":"info","ts":"2000-01-01T00:00:00.252Z","caller":"retry/layer.go","msg":"retry succeeded","request_id":"a1b2c3d4","upstream":"auth-service","final_status_code":200,"total_retries":1,"total_latency_ms":252}
-`
-		if lines != want {
-			t.Errorf("got\n%swant\n%s", lines, want)
-		}
-	})
-	u = &upstream{answers: []answer{busy}}
-	post := func(x *exchange.Exchange) { x.Request.Method = "POST" }
-	run(t, bench(), Deps{}, u, post, func(x *exchange.Exchange, err error, lines string) {
-		want := `{"level":"info","ts":"2000-01-01T00:00:00.000Z","caller":"retry/layer.go","msg":"retry skipped","request_id":"a1b2c3d4","upstream":"auth-service","status_code":503,"retry_count":0,"matched_index":1,"skip_reason":"non_idempotent"}
-`
-		if lines != want {
-			t.Errorf("got\n%swant\n%s", lines, want)
-		}
-	})
-	u = &upstream{answers: []answer{{status: 502}}}
-	run(t, bench(), Deps{}, u, nil, func(x *exchange.Exchange, err error, lines string) {
-		if n := strings.Count(lines, `"msg":"retry triggered"`); n != 2 {
-			t.Errorf("%d triggered lines, want 2", n)
-		}
-		if !strings.HasSuffix(lines, `"msg":"retry failed","request_id":"a1b2c3d4","upstream":"auth-service","final_status_code":502,"total_retries":2,"total_latency_ms":750}`+"\n") {
-			t.Errorf("last line is none of a failed retry:\n%s", lines)
-		}
-	})
-}
-
-// Whatever a request id holds, a line is one line of JSON that says it.
-func FuzzLines(f *testing.F) {
-	f.Add("a1b2", "auth\"service\\")
-	f.Add("x\"}\n{\"level\":\"forged", "\xff\x00\u2028")
-	f.Fuzz(func(t *testing.T, id, up string) {
-		var out bytes.Buffer
-		NewLines(&out).Retry(Line{Message: Triggered, RequestID: id, Upstream: up, Reason: "r"})
-		line, ok := strings.CutSuffix(out.String(), "\n")
-		if !ok || strings.Contains(line, "\n") {
-			t.Fatalf("not one line: %q", out.String())
-		}
-		var got map[string]any
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		if utf8.ValidString(id) && got["request_id"] != id {
-			t.Fatalf("request id %q came out as %q", id, got["request_id"])
 		}
 	})
 }

@@ -4,6 +4,7 @@
 package retry
 
 import (
+	"slices"
 	"time"
 
 	"breakwater/gateway/exchange"
@@ -101,6 +102,12 @@ type Tenant struct {
 
 // Active reports whether the policy ever retries.
 func (cfg *Config) Active() bool { return cfg.Enabled && cfg.MaxRetries > 0 }
+
+// Replaces reports whether the policy may put an answer of ours in the place of
+// the upstream's.
+func (cfg *Config) Replaces() bool {
+	return cfg.Fallback == Return503 || slices.ContainsFunc(cfg.Rules, func(r Rule) bool { return r.Fallback == Return503 })
+}
 
 // base is the first wait of tenant.
 func (cfg *Config) base(tenant string) time.Duration {

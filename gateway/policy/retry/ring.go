@@ -12,9 +12,9 @@ import (
 // bound on any ten whole slots would be none on the ten seconds that a dashboard
 // shows. Every request passes here, so there is no lock but at the edge of a slot.
 type ring struct {
-	width  time.Duration // of a slot
+	width  time.Duration             // of a slot
 	base   atomic.Pointer[time.Time] // of slot 0
-	slot   atomic.Int64 // number of the running slot
+	slot   atomic.Int64              // number of the running slot
 	counts []counts
 
 	mu sync.Mutex // of whatever is rarer than a count: a new slot, a retry
