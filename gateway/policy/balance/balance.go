@@ -99,6 +99,16 @@ func newEndpoint(address string, a Average) *Endpoint {
 // yet. It forgets none: several routes may use parts of one upstream.
 func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
 	cfg = cfg.filled()
+	list := p.nodesOf(cfg, now)
+	if cfg.Gates != nil { // under no lock: gates have their own, and ask for this one
+		for _, e := range list {
+			e.gates = cfg.Gates(e.Address)
+		}
+	}
+	return list
+}
+
+func (p *Pool) nodesOf(cfg Config, now time.Time) []*Endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]*Endpoint, 0, len(cfg.Endpoints))
@@ -110,11 +120,7 @@ func (p *Pool) Endpoints(cfg Config, now time.Time) []*Endpoint {
 			}
 			p.nodes[address] = e.node
 		}
-		e := &Endpoint{node: p.nodes[address]}
-		if cfg.Gates != nil {
-			e.gates = cfg.Gates(address)
-		}
-		list = append(list, e)
+		list = append(list, &Endpoint{node: p.nodes[address]})
 	}
 	return list
 }
