@@ -40,6 +40,7 @@ type Evaluator struct {
 
 	mu     sync.RWMutex
 	last   []Status
+	limits map[string]time.Duration
 	health Health
 }
 
@@ -83,6 +84,14 @@ func (e *Evaluator) Statuses() []Status {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return slices.Clone(e.last)
+}
+
+// Limit is the latency limit that ingest is to count a service's requests by: that
+// of its latency objective, 0 for none.
+func (e *Evaluator) Limit(service, _ string) time.Duration {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.limits[service]
 }
 
 // Health says whether the last Tick worked.
@@ -130,7 +139,13 @@ func (e *Evaluator) Tick(ctx context.Context, now time.Time) error {
 	if !e.health.AwaySince.IsZero() {
 		e.cfg.Log.Info("evaluation resumed", "away_seconds", int64(now.Sub(e.health.AwaySince).Seconds()))
 	}
-	e.last, e.health = statuses, Health{LastAt: now}
+	limits := map[string]time.Duration{}
+	for _, s := range statuses {
+		if l := s.Objective.Limit(); l > 0 {
+			limits[s.Objective.Service] = l
+		}
+	}
+	e.last, e.limits, e.health = statuses, limits, Health{LastAt: now}
 	return nil
 }
 

@@ -88,6 +88,16 @@ func Measure(p Policy, m Measurement) Level {
 	return Normal
 }
 
+// LevelOf is the level that a budget alone says, under the default policy and with
+// everything reported: for looking back, not for deciding.
+func LevelOf(o Objective, b Budget) Level {
+	t := b.Tally
+	if b.Base > b.Valid {
+		t.Good = b.Base - t.Bad
+	}
+	return Measure(DefaultPolicy(), Measurement{TargetPPB: o.TargetPPB, Closed: t, Running: t, CoveragePPM: million})
+}
+
 // Blind says why nothing can be concluded from m: no_data, low_coverage, or
 // undetermined where the counts are estimates too coarse to tell whether the
 // promise is kept. "": something can.

@@ -14,8 +14,8 @@ import (
 )
 
 func newSLO(io streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "slo", Short: "list SLOs and explain their numbers"}
-	cmd.AddCommand(sloLs(io), sloShow(io))
+	cmd := &cobra.Command{Use: "slo", Short: "list SLOs, explain their numbers, look back and correct"}
+	cmd.AddCommand(sloLs(io), sloShow(io), sloRules(io), sloWhy(io), sloBacktest(io), sloRecompute(io), sloCorrect(io))
 	return cmd
 }
 
@@ -43,15 +43,11 @@ func sloLs(io streams) *cobra.Command {
 			}
 			var rows [][]string
 			for _, s := range list.SLOs {
-				left := "no data"
-				if s.Budget.RemainingPPM != nil {
-					left = slo.Percent(*s.Budget.RemainingPPM)
-				}
 				until := time.Time{}
 				if s.DataUntil != nil {
 					until = *s.DataUntil
 				}
-				rows = append(rows, []string{s.ID, s.Service, dash(s.Env), s.TargetPercent, string(s.State), left, shortTime(until)})
+				rows = append(rows, []string{s.ID, s.Service, dash(s.Env), s.TargetPercent, string(s.State), left(s.Budget), shortTime(until)})
 			}
 			return fail(table(io.out, []string{"SLO", "SERVICE", "ENV", "TARGET", "STATE", "BUDGET LEFT", "DATA UNTIL"}, rows))
 		},
@@ -61,25 +57,112 @@ func sloLs(io streams) *cobra.Command {
 	return cmd
 }
 
+func left(b report.Budget) string {
+	if b.RemainingPPM == nil {
+		return "no data"
+	}
+	return slo.Percent(*b.RemainingPPM)
+}
+
+// oneSLO are the flags of a verb that looks at one SLO.
+type oneSLO struct {
+	set    settings
+	output string
+}
+
+func (o *oneSLO) flags(cmd *cobra.Command) {
+	o.set.clientFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "table or json")
+}
+
+// ask calls path below one SLO and decodes the answer, which it has printed where
+// JSON is wanted; done says that there is nothing more to print.
+func (o *oneSLO) ask(cmd *cobra.Command, io streams, method, id, path string, query url.Values, body, into any) (done bool, err error) {
+	if err := checkOutput(o.output); err != nil {
+		return true, err
+	}
+	if query == nil {
+		query = url.Values{}
+	}
+	if o.set.env != "" {
+		query.Set("env", o.set.env)
+	}
+	full := "/api/v1/slos/" + url.PathEscape(id) + path
+	if len(query) > 0 {
+		full += "?" + query.Encode()
+	}
+	if into == nil {
+		return true, o.set.call(cmd.Context(), method, full, body, nil)
+	}
+	var reply json.RawMessage
+	if err := o.set.call(cmd.Context(), method, full, body, &reply); err != nil {
+		return true, err
+	}
+	if err := json.Unmarshal(reply, into); err != nil {
+		return true, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+	}
+	if o.output == "json" {
+		return true, fail(printJSON(io.out, reply))
+	}
+	return false, nil
+}
+
 func sloShow(io streams) *cobra.Command {
-	var set settings
+	var one oneSLO
 	var explained bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "show one SLO; --explain prints each number's formula with its integers",
 		Example: "  breakwater slo show order-availability --explain", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := "/api/v1/slos/" + url.PathEscape(args[0])
-			if explained {
-				path += "?explain=1"
-			}
-			var reply json.RawMessage
-			if err := set.call(cmd.Context(), http.MethodGet, path, nil, &reply); err != nil {
+			var s report.SLO
+			if done, err := one.ask(cmd, io, http.MethodGet, args[0], "", nil, nil, &s); done {
 				return err
 			}
-			return fail(printJSON(io.out, reply))
+			head := fmt.Sprintf("%s of %s in %s: %s, %s left\n%s\n%s\n\n", s.ID, s.Service, dash(s.Env), s.State, left(s.Budget), s.Promise, s.Reason)
+			if _, err := fmt.Fprint(io.out, head); err != nil {
+				return fail(err)
+			}
+			header, rows := []string{"NUMBER", "VALUE"}, [][]string{}
+			for _, l := range s.Explain {
+				row := []string{l.Label, l.Value}
+				if explained {
+					row = append(row, l.Formula)
+				}
+				rows = append(rows, row)
+			}
+			if explained {
+				header = append(header, "FORMULA")
+			}
+			return fail(table(io.out, header, rows))
 		},
 	}
-	set.clientFlags(cmd.Flags())
+	one.flags(cmd)
 	cmd.Flags().BoolVar(&explained, "explain", false, "with the formula of each number")
+	return cmd
+}
+
+func sloRules(io streams) *cobra.Command {
+	var one oneSLO
+	cmd := &cobra.Command{
+		Use: "rules ID", Short: "the burn rules of one SLO, and what each is worth",
+		Example: "  breakwater slo rules order-availability", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var s report.SLO
+			if done, err := one.ask(cmd, io, http.MethodGet, args[0], "", nil, nil, &s); done {
+				return err
+			}
+			var rows [][]string
+			for _, r := range s.Rules {
+				state := "quiet"
+				if r.Firing {
+					state = "fires"
+				}
+				rows = append(rows, []string{r.Name, r.Severity, r.Long + " and " + r.Short, slo.RateMilli(r.RateMilli), slo.Percent(r.SpendPPM),
+					slo.Span(time.Duration(r.DetectsOutage) * time.Second), state, r.Reason})
+			}
+			return fail(table(io.out, []string{"RULE", "SEVERITY", "WINDOWS", "ABOVE", "SPENDS", "SEES AN OUTAGE AFTER", "NOW", "WHY"}, rows))
+		},
+	}
+	one.flags(cmd)
 	return cmd
 }

@@ -106,6 +106,30 @@ func (s *Store) RollUp(ctx context.Context) error {
 	})
 }
 
+const pruneSumsSQL = `
+with hours as (
+    delete from service_hour where at < @now::timestamptz - interval '400 days' returning 1
+), days as (
+    delete from service_day where at < @now::timestamptz - interval '5 years' returning 1
+), slices as (
+    delete from slo_slice where at < @now::timestamptz - interval '400 days' returning 1
+)
+select (select count(*) from hours) + (select count(*) from days) + (select count(*) from slices)`
+
+// PruneSums notes which configurations have served, before the events that say so
+// go, and drops sums that nobody reads any more: hours after 13 months, days after
+// five years.
+func (s *Store) PruneSums(ctx context.Context, now time.Time) (int64, error) {
+	if _, err := s.db.Exec(ctx, noteConfigsSQL); err != nil {
+		return 0, fmt.Errorf("note configurations: %w", err)
+	}
+	var gone int64
+	if err := s.db.QueryRow(ctx, pruneSumsSQL, pgx.StrictNamedArgs{"now": now}).Scan(&gone); err != nil {
+		return 0, fmt.Errorf("prune sums: %w", err)
+	}
+	return gone, nil
+}
+
 const hourMinutesSQL = `
 select d.n, m.at, ` + counts + `
 from unnest(@service::text[], @env::text[], @at::timestamptz[]) with ordinality as d (service, env, at, n)

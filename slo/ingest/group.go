@@ -9,13 +9,21 @@ import (
 
 // group commits batches that wait at the same time in one transaction: a flush of
 // the disk, and a row of the running minute, are then paid for once and not once
-// a gateway. Nobody waits for others to come: what is there goes.
+// a gateway. A batch that comes alone goes at once; under pressure the next
+// transaction waits a moment for those whose last batch was just answered.
 type group struct {
-	store Store
-	turn  chan struct{} // one transaction at a time; whoever holds it commits for all
-	mu    sync.Mutex
-	queue []*waiting
+	store   Store
+	turn    chan struct{} // one transaction at a time; whoever holds it commits for all
+	arrived chan struct{}
+
+	mu      sync.Mutex
+	queue   []*waiting
+	senders int // of the last transaction and of what waited meanwhile: so many may come
+	ended   time.Time
 }
+
+// gather is how long a transaction waits for others, a part of what it takes.
+const gather = 8 * time.Millisecond
 
 type waiting struct {
 	batch   *Batch
@@ -24,7 +32,9 @@ type waiting struct {
 	err     error
 }
 
-func newGroup(s Store) *group { return &group{store: s, turn: make(chan struct{}, 1)} }
+func newGroup(s Store) *group {
+	return &group{store: s, turn: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+}
 
 // ingest is Store.Ingest for one batch. Once a batch is part of a transaction its
 // end is awaited even if ctx ends.
@@ -33,6 +43,10 @@ func (g *group) ingest(ctx context.Context, b *Batch) (already bool, err error) 
 	g.mu.Lock()
 	g.queue = append(g.queue, w)
 	g.mu.Unlock()
+	select {
+	case g.arrived <- struct{}{}:
+	default:
+	}
 	select {
 	case <-w.done:
 		return w.already, w.err
@@ -66,13 +80,18 @@ func (g *group) leave(w *waiting) bool {
 // commit stores all that wait. It does not end with the request it runs in: the
 // others' batches are in it.
 func (g *group) commit() {
-	g.mu.Lock()
-	all := g.queue
-	g.queue = nil
-	g.mu.Unlock()
+	all := g.take()
 	if len(all) == 0 {
 		return
 	}
+	defer func() {
+		g.mu.Lock()
+		g.senders, g.ended = len(all)+len(g.queue), time.Now()
+		g.mu.Unlock()
+		for _, w := range all {
+			close(w.done)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
 	err := g.storeAll(ctx, all)
@@ -87,8 +106,31 @@ func (g *group) commit() {
 			}
 		}
 	}
-	for _, w := range all {
-		close(w.done)
+}
+
+// take empties the queue, when as many wait as came the last time, or soon.
+func (g *group) take() (all []*waiting) {
+	var late <-chan time.Time
+	for {
+		g.mu.Lock()
+		n := len(g.queue)
+		if n == 0 || n >= g.senders || late == nil && time.Since(g.ended) > gather {
+			all, g.queue = g.queue, nil
+			g.mu.Unlock()
+			return all
+		}
+		g.mu.Unlock()
+		if late == nil {
+			late = time.After(gather)
+		}
+		select {
+		case <-g.arrived:
+		case <-late:
+			g.mu.Lock()
+			all, g.queue = g.queue, nil
+			g.mu.Unlock()
+			return all
+		}
 	}
 }
 

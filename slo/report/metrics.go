@@ -13,6 +13,7 @@ type Metrics struct {
 	source    Source
 	remaining *prometheus.Desc
 	burn      *prometheus.Desc
+	errors    *prometheus.Desc
 	state     *prometheus.Desc
 	coverage  *prometheus.Desc
 	evaluated *prometheus.Desc
@@ -25,6 +26,7 @@ func NewMetrics(source Source) *Metrics {
 	return &Metrics{source,
 		prometheus.NewDesc("breakwater_slo_budget_remaining_ratio", "Share of the error budget that is left; below 0 the promise is broken.", labels, nil),
 		prometheus.NewDesc("breakwater_slo_burn_rate", "Burn rate; 1 spends exactly the budget in the objective's window.", append(labels[:3:3], "window"), nil),
+		prometheus.NewDesc("breakwater_slo_error_ratio", "Share of valid events that were bad, which is no burn rate.", append(labels[:3:3], "window"), nil),
 		prometheus.NewDesc("breakwater_slo_state", "1 for the state in force, 0 for the others.", append(labels[:3:3], "state"), nil),
 		prometheus.NewDesc("breakwater_slo_coverage_ratio", "Share of gateway time that was reported.", labels, nil),
 		prometheus.NewDesc("breakwater_slo_evaluated_timestamp_seconds", "When budgets were last evaluated.", nil, nil),
@@ -34,7 +36,7 @@ func NewMetrics(source Source) *Metrics {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.remaining, m.burn, m.state, m.coverage, m.evaluated, m.dataUntil} {
+	for _, d := range []*prometheus.Desc{m.remaining, m.burn, m.errors, m.state, m.coverage, m.evaluated, m.dataUntil} {
 		ch <- d
 	}
 }
@@ -55,6 +57,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		for _, b := range s.Burns {
 			if !b.NoData {
 				gauge(m.burn, float64(b.RateMilli)/1e3, append(labels[:3:3], slo.Window(b.Window))...)
+				gauge(m.errors, float64(b.Bad)/float64(b.Valid), append(labels[:3:3], slo.Window(b.Window))...)
 			}
 		}
 		for _, l := range []slo.Level{slo.Normal, slo.Warn, slo.Emergency, slo.Frozen, slo.Unknown} {

@@ -29,8 +29,12 @@ type History interface {
 type Burn struct {
 	Window    string `json:"window"`
 	RateMilli *int64 `json:"rate_milli"`
-	Bad       int64  `json:"bad_events"`
-	Valid     int64  `json:"valid_events"`
+	// ErrorPPM is the ratio of bad events, SpentPPM which part of the window's budget
+	// they are; neither is a rate.
+	ErrorPPM *int64 `json:"error_ratio_ppm"`
+	SpentPPM *int64 `json:"spent_ppm"`
+	Bad      int64  `json:"bad_events"`
+	Valid    int64  `json:"valid_events"`
 }
 
 // Budget is a budget on the wire. Shares are null while there is no data.
@@ -49,6 +53,26 @@ type Budget struct {
 	RemainingPPM *int64 `json:"remaining_ppm"`
 	ChaosPPM     *int64 `json:"chaos_spent_ppm"`
 	NoData       bool   `json:"no_data"`
+	// Unit is what events are: requests, slices, time (microseconds) or shares.
+	Unit string `json:"unit"`
+	// Base is what the budget is reckoned on, the whole of a calendar period;
+	// is_estimate where the rest of it is not counted yet. So far is that of the
+	// counted part alone.
+	Base        int64   `json:"base_events"`
+	IsEstimate  bool    `json:"is_estimate"`
+	SoFar       int64   `json:"allowed_so_far_events"`
+	SoFarPPM    *int64  `json:"remaining_so_far_ppm"`
+	ChaosSpared int64   `json:"chaos_spared_events"`
+	Slices      *Slices `json:"slices,omitempty"`
+}
+
+// Slices is what of a window was measured, where time is budgeted.
+type Slices struct {
+	Total       int64 `json:"total"`
+	Bad         int64 `json:"bad"`
+	Measured    int64 `json:"measured"`
+	Unmeasured  int64 `json:"unmeasured"`
+	MeasuredPPM int64 `json:"measured_ppm"`
 }
 
 // Line is one explained number on the wire.
@@ -82,8 +106,20 @@ type SLO struct {
 	Burns         []Burn     `json:"burns"`
 	ThawAt        *time.Time `json:"thaw_at"`
 	EmptyAt       *time.Time `json:"empty_at"`
-	Explain       []Line     `json:"explain,omitempty"`
-	Document      string     `json:"document,omitempty"`
+	Promise       string     `json:"promise"`
+	Method        slo.Method `json:"method"`
+	From          *time.Time `json:"window_from"`
+	To            *time.Time `json:"window_to"`
+	Blind         string     `json:"unknown_because"` // no_data, low_coverage, undetermined or ""
+	Informational bool       `json:"informational"`
+	AspirationPPB int64      `json:"aspiration_ppb,omitempty"`
+	// FirstTry is the budget if no retry had helped; null where that says nothing.
+	FirstTry    *Budget      `json:"first_try"`
+	Rules       []Rule       `json:"rules"`
+	Corrections []Correction `json:"corrections"`
+	Groups      []Group      `json:"groups,omitempty"`
+	Explain     []Line       `json:"explain,omitempty"`
+	Document    string       `json:"document,omitempty"`
 }
 
 // Service is a service and the state of its worst objective.
@@ -104,11 +140,22 @@ func Of(s slo.Status, explain bool) SLO {
 		WindowSeconds: int64(s.Objective.Window / time.Second), Revision: s.Objective.Revision,
 		State: s.Level, Measured: s.Measured, Since: instant(s.Since), Reason: s.Reason, At: s.At.UTC(), DataUntil: instant(s.DataUntil),
 		CoveragePPM: s.CoveragePPM, Budget: budget(s.Objective, s.Budget), Burns: []Burn{}, ThawAt: instant(s.ThawAt), EmptyAt: instant(s.EmptyAt),
+		Promise: s.Objective.Promise(), Method: s.Objective.Spec().Method, From: instant(s.From), To: instant(s.To), Blind: s.Blind,
+		Informational: s.Objective.Spec().Informational, AspirationPPB: s.Objective.Spec().AspirationPPB,
+		Rules: rules(s), Corrections: corrections(s.Corrections),
+	}
+	if s.FirstTry.Valid > 0 {
+		first := budget(s.Objective, s.FirstTry)
+		out.FirstTry = &first
+	}
+	for _, g := range s.Groups {
+		out.Groups = append(out.Groups, Group{g.ID, g.Name, budget(s.Objective, g.Budget)})
 	}
 	for _, b := range s.Burns {
 		burn := Burn{Window: slo.Window(b.Window), Bad: b.Bad, Valid: b.Valid}
 		if !b.NoData {
-			burn.RateMilli = &b.RateMilli
+			ppm := slo.Part(b.Bad, b.Valid)
+			burn.RateMilli, burn.ErrorPPM, burn.SpentPPM = &b.RateMilli, &ppm, &b.SpentPPM
 		}
 		out.Burns = append(out.Burns, burn)
 	}
@@ -125,9 +172,13 @@ func budget(o slo.Objective, b slo.Budget) Budget {
 	t := b.Tally
 	out := Budget{Good: t.Good, Bad: t.Bad, Valid: b.Valid, Neutral: t.Neutral, Throttled: t.Throttled, ChaosBad: t.ChaosBad,
 		FirstTryBad: t.FirstTryBad, Attempts: t.Attempts, Allowed: b.Allowed, Remaining: b.Remaining, NoData: b.NoData}
+	out.Unit, out.Base, out.IsEstimate, out.SoFar, out.ChaosSpared = o.Unit(), b.Base, b.IsEstimate, b.SoFar, b.ChaosSpared
 	if !b.NoData {
-		chaos := slo.SpentBy(o.TargetPPB, t.ChaosBad, b.Valid)
-		out.SpentPPM, out.RemainingPPM, out.ChaosPPM = &b.SpentPPM, &b.RemainingPPM, &chaos
+		chaos := slo.SpentBy(o.TargetPPB, t.ChaosBad, b.Base)
+		out.SpentPPM, out.RemainingPPM, out.ChaosPPM, out.SoFarPPM = &b.SpentPPM, &b.RemainingPPM, &chaos, &b.SoFarPPM
+	}
+	if s := b.Slices; s.Total > 0 {
+		out.Slices = &Slices{s.Total, s.Bad, s.Measured, s.Unmeasured(), s.MeasuredPPM()}
 	}
 	return out
 }
