@@ -49,6 +49,8 @@ func (c *control) importDocuments(ctx context.Context, now time.Time) error {
 	}
 	if err := mistakes.Err(); err != nil {
 		c.log.Error("SLO documents are not imported", "err", err)
+	} else if err := slo.CheckSet(objectives); err != nil {
+		c.log.Error("SLO documents are not imported", "err", err)
 	} else if _, err := c.store.ImportObjectives(ctx, importSource, objectives, now); err != nil {
 		return fmt.Errorf("import the objectives: %w", err)
 	}

@@ -44,6 +44,7 @@ func (c *control) routes() chi.Router {
 		for _, pattern := range []string{"/services", "/slos", "/slos/{id}", "/slos/{id}/budget"} {
 			r.With(asks).Method(http.MethodGet, pattern, budgets)
 		}
+		c.sloRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})
 	// Pages: reading and stopping, both for whoever is logged in.

@@ -61,6 +61,16 @@ func TestRoutesAreGuarded(t *testing.T) {
 		"GET /api/v1/slos/{id}":                 "viewer pipeline",
 		"GET /api/v1/slos/{id}/budget":          "viewer pipeline",
 		"GET /api/v1/stream":                    "viewer",
+		"GET /api/v1/slos/{id}/attribution":     "viewer",
+		"GET /api/v1/slos/{id}/backtest":        "viewer",
+		"GET /api/v1/slos/{id}/revisions":       "viewer",
+		"GET /api/v1/slos/{id}/corrections":     "viewer",
+		"POST /api/v1/slos/{id}/corrections":    "operator",
+		"POST /api/v1/slos/{id}/recompute":      "operator",
+		"POST /api/v1/events/deploys":           "operator pipeline",
+		"POST /api/v1/events/incidents":         "operator pipeline",
+
+		"DELETE /api/v1/slos/{id}/corrections/{correction}": "operator",
 	}
 	routes, err := auth.Walk(router(t))
 	if err != nil {
