@@ -129,6 +129,7 @@ func (g *Gateway) stats(now time.Time) any {
 	out["connections"] = g.front.Stats()
 	out["tallies"] = g.Tallies()
 	out["mirrors"] = g.mirrors.stats()
+	out["headers"], out["contracts"] = g.headers.stats(), g.deals.stats()
 	out["faults"] = faultStats(g.cfg.Faults, now)
 	s := g.now.Load()
 	if s == nil {

@@ -70,6 +70,8 @@ type Gateway struct {
 	probes   *prober
 	mirrors  *mirrors
 	traces   *traces
+	headers  *headers
+	deals    *contracts
 	front    *front.Front
 	now      atomic.Pointer[snapshot]
 	tallies  tallies
@@ -103,7 +105,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Dial == nil {
 		cfg.Dial = guarded(nil)
 	}
-	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces()}
+	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces(), headers: newHeaders(), deals: newContracts()}
 	g.probes, g.policies = newProber(g), newPolicies(g)
 	g.tallies.init()
 	g.front = front.New(front.Config{
@@ -139,6 +141,8 @@ func (g *Gateway) Apply(cfg config.Config) error {
 	g.now.Store(next)
 	g.state.keep(next)
 	g.policies.keep(next)
+	g.headers.apply(&next.cfg)
+	g.deals.applied()
 	g.mirrors.keep(next)
 	g.probes.applied()
 	g.lastErr = ""
@@ -235,6 +239,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		case now := <-ticker.C:
 			g.state.tick(now)
 			g.policies.tick(now)
+			g.headers.tick(g.notice)
 		}
 	}
 }

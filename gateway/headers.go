@@ -5,7 +5,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"breakwater/gateway/config"
 	"breakwater/gateway/exchange"
 	"breakwater/internal/retrylog"
 )
@@ -63,9 +65,8 @@ type watched struct {
 	near  atomic.Pointer[string]
 }
 
-// census returns the one of upstream, watching what list says from now on.
-// Counts of what was watched before are kept.
-func (h *headers) census(upstream string, list []reliance) *census {
+// census returns the one of upstream.
+func (h *headers) census(upstream string) *census {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.of[upstream]
@@ -74,31 +75,17 @@ func (h *headers) census(upstream string, list []reliance) *census {
 		c.watched.Store(new([]*watched))
 		h.of[upstream] = c
 	}
-	before := *c.watched.Load()
-	next := make([]*watched, 0, len(list))
-	for _, r := range list {
-		i := slices.IndexFunc(before, func(w *watched) bool { return w.reliance.equal(r) })
-		if i < 0 {
-			next = append(next, &watched{reliance: r})
-			continue
-		}
-		if w := before[i]; slices.Equal(w.By, r.By) {
-			next = append(next, w)
-			continue
-		}
-		fresh := &watched{reliance: r} // who relies on it has changed: its counts go on
-		fresh.asked.Store(before[i].asked.Load())
-		fresh.seen.Store(before[i].seen.Load())
-		fresh.exact.Store(before[i].exact.Load())
-		fresh.near.Store(before[i].near.Load())
-		next = append(next, fresh)
-	}
-	c.watched.Store(&next)
 	return c
 }
 
-// keep forgets upstreams that are not named.
-func (h *headers) keep(named map[string]bool) {
+// apply has every census watch what cfg relies on from now on, and forgets
+// upstreams that cfg does not name.
+func (h *headers) apply(cfg *config.Config) {
+	named := map[string]bool{}
+	for _, up := range cfg.Pools() {
+		named[up.Name] = true
+		h.census(up.Name).watch(relies(cfg, up.Name))
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name := range h.of {
@@ -106,6 +93,23 @@ func (h *headers) keep(named map[string]bool) {
 			delete(h.of, name)
 		}
 	}
+}
+
+// watch takes list over; counts of what was watched before go on.
+func (c *census) watch(list []reliance) {
+	before := *c.watched.Load()
+	next := make([]*watched, 0, len(list))
+	for _, r := range list {
+		w := &watched{reliance: r}
+		if i := slices.IndexFunc(before, func(w *watched) bool { return w.reliance.equal(r) }); i >= 0 {
+			w.asked.Store(before[i].asked.Load())
+			w.seen.Store(before[i].seen.Load())
+			w.exact.Store(before[i].exact.Load())
+			w.near.Store(before[i].near.Load())
+		}
+		next = append(next, w)
+	}
+	c.watched.Store(&next)
 }
 
 // layer looks at answers as they came from the wire; it stands under the faults,
@@ -287,4 +291,14 @@ func (h *headers) tick(notice func(retrylog.Notice)) {
 			}
 		}
 	}
+}
+
+// notice makes something known that an operator must be able to count on.
+func (g *Gateway) notice(n retrylog.Notice) {
+	g.log.Warn(n.Kind, "count", n.Count, "detail", n.Detail)
+	n.At, n.Gateway, n.Env = time.Now().UTC(), g.cfg.Name, g.cfg.Env
+	if s := g.now.Load(); s != nil {
+		n.Gateway, n.Env = s.name, s.env
+	}
+	g.cfg.Recorder.Record(&retrylog.Record{Notice: &n})
 }

@@ -13,11 +13,14 @@ import (
 // contracts are the watches over what upstreams have agreed, by upstream. They
 // outlive snapshots for as long as the contract says the same.
 type contracts struct {
-	mu sync.Mutex
-	of map[string]*contract.Watch
+	mu   sync.Mutex
+	of   map[string]*contract.Watch // of what serves
+	next *terms                     // of the snapshot that is being built
 }
 
-func newContracts() *contracts { return &contracts{of: map[string]*contract.Watch{}} }
+func newContracts() *contracts {
+	return &contracts{of: map[string]*contract.Watch{}, next: &terms{}}
+}
 
 // terms are the contracts of one snapshot. An answer that fits one is marked in
 // its try's entry with the number of its term, so that what was made of it can be
@@ -33,8 +36,8 @@ type term struct {
 	answer int
 }
 
-// terms begins a snapshot with these contracts, and forgets those that are gone.
-func (c *contracts) terms(list []contract.Resilience) *terms {
+// begin starts a snapshot with these contracts. One build at a time calls it.
+func (c *contracts) begin(list []contract.Resilience) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &terms{watches: map[string]*contract.Watch{}, base: map[string]int32{}}
@@ -48,14 +51,21 @@ func (c *contracts) terms(list []contract.Resilience) *terms {
 			t.list = append(t.list, term{w, i})
 		}
 	}
-	return t
+	c.next = t
 }
 
-// keep makes t's watches those that the next snapshot takes over.
-func (c *contracts) keep(t *terms) {
+// terms are those of the snapshot that is being built.
+func (c *contracts) terms() *terms {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of = t.watches
+	return c.next
+}
+
+// applied makes what was built last what serves.
+func (c *contracts) applied() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of = c.next.watches
 }
 
 func same(a, b contract.Resilience) bool {

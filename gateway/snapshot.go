@@ -71,6 +71,7 @@ func (g *Gateway) build(cfg config.Config) (*snapshot, error) {
 	if err := g.state.secure(cfg.Pools()); err != nil {
 		return nil, err
 	}
+	g.deals.begin(cfg.Contracts)
 	for _, r := range cfg.Routes {
 		service, err := g.stack(s, r)
 		if err != nil {

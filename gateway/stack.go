@@ -37,6 +37,8 @@ func (g *Gateway) stack(s *snapshot, r config.Route) (exchange.Service, error) {
 		g.trace,
 		// Refusals are events too, and only here an error becomes a status.
 		g.record(s, r),
+		// What was made of each answer, against what was agreed of it.
+		g.deals.terms().reactions(r.Name),
 		// Drills of our own callers: outside every policy, inside the record.
 		fault.Layer(g.cfg.Faults, fault.Site{Service: r.Service, Route: r.Name, Exempt: r.NoFaults, Edge: true}),
 		// What is refused anyway costs as little as can be: the lowest tier first,
@@ -77,6 +79,9 @@ func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
 		fault.Layer(g.cfg.Faults, site),
 		// How long the connection is held: what a limit for a pool is computed from.
 		g.policies.holds.upstream(up.Name).layer,
+		// Under the faults: what the upstream really sends, and had agreed to send.
+		g.headers.census(up.Name).layer,
+		g.deals.terms().answers(up.Name, r.Name),
 	)
 }
 
