@@ -25,7 +25,7 @@ $$;
 -- +goose StatementBegin
 create function histogram_add(a bigint[], b bigint[]) returns bigint[]
 language sql immutable parallel safe as $$
-    select case when coalesce(cardinality(a), 0) + coalesce(cardinality(b), 0) <= 256 then a || b else histogram_pack(a || b) end
+    select case when coalesce(cardinality(a), 0) + coalesce(cardinality(b), 0) <= 192 then a || b else histogram_pack(a || b) end
 $$;
 -- +goose StatementEnd
 
