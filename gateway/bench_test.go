@@ -2,11 +2,11 @@ package gateway_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -50,9 +50,15 @@ func BenchmarkPath(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := &http.Server{Handler: g.Handler()}
-	go func() { _ = server.Serve(l) }()
-	defer server.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(ctx, l) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			b.Error(err)
+		}
+	}()
 
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
