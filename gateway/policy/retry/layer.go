@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -121,7 +122,7 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 		if u.retries == 0 && err == nil && r.passes(x, &u) {
 			return nil
 		}
-		f := r.facts(x, err, &u)
+		f := r.facts(x, err, &u, time.Now())
 		u.below = f.spentBelow()
 		if u.retries == 0 {
 			r.first(x, &f, err)
@@ -155,6 +156,29 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 		tell(&x.Response.Head, u.retries+u.below)
 		return nil
 	}
+}
+
+// try serves x once. Where a rule takes slowness for a failure, a try that a
+// retry could follow is cut there, if no head has come: the last one is not, since
+// late is then better than never.
+func (r *retrier) try(x *exchange.Exchange, u *course) error {
+	if r.sees.late == 0 || !r.couldFollow(x, u) {
+		return r.serve(x, u)
+	}
+	cut := u.began.Add(r.sees.late)
+	if d, ok := x.Deadline(); ok && !cut.Before(d) {
+		return r.serve(x, u)
+	}
+	before := x.SetDeadline(cut)
+	err := r.serve(x, u)
+	x.SetDeadline(before)
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(cut) {
+		return err
+	}
+	if len(x.Event.Tries) > u.seen {
+		x.Try().Kind = string(exchange.TryTimeout)
+	}
+	return &exchange.UpstreamError{Kind: exchange.TryTimeout, Endpoint: x.Endpoint, Err: context.DeadlineExceeded}
 }
 
 // passes lets a first answer through that is no failure. Decide would say the

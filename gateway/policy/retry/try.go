@@ -45,29 +45,6 @@ func (s *sight) status(status int) bool {
 	return status >= 500 || status >= 400 && s.any || slices.Contains(s.statuses, status)
 }
 
-// try serves x once. Where a rule takes slowness for a failure, a try that a
-// retry could follow is cut there, if no head has come: the last one is not, since
-// late is then better than never.
-func (r *retrier) try(x *exchange.Exchange, u *course) error {
-	if r.sees.late == 0 || !r.couldFollow(x, u) {
-		return r.serve(x, u)
-	}
-	cut := u.began.Add(r.sees.late)
-	if d, ok := x.Deadline(); ok && !cut.Before(d) {
-		return r.serve(x, u)
-	}
-	before := x.SetDeadline(cut)
-	err := r.serve(x, u)
-	x.SetDeadline(before)
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(cut) {
-		return err
-	}
-	if len(x.Event.Tries) > u.seen {
-		x.Try().Kind = string(exchange.TryTimeout)
-	}
-	return &exchange.UpstreamError{Kind: exchange.TryTimeout, Endpoint: x.Endpoint, Err: context.DeadlineExceeded}
-}
-
 func (r *retrier) serve(x *exchange.Exchange, u *course) error {
 	err := r.next.Serve(x)
 	if u.retries > 0 && len(x.Event.Tries) > u.seen {
@@ -98,8 +75,7 @@ func (cfg *Config) lateLimit() (most int) {
 
 const keyHeader = "Idempotency-Key"
 
-func (r *retrier) facts(x *exchange.Exchange, err error, u *course) Facts {
-	now := time.Now()
+func (r *retrier) facts(x *exchange.Exchange, err error, u *course, now time.Time) Facts {
 	f := Facts{
 		Retries: u.retries, Method: x.Request.Method, Tenant: x.Event.Tenant, Now: now, Took: now.Sub(u.began), LastWait: u.waited,
 		Replayable: x.Request.Body.Replayable(), InboundRetries: x.InboundRetries,
