@@ -149,7 +149,7 @@ func (d Did) keeps(agreed Reaction) bool {
 func React(ev *retrylog.Exchange, i int) Did {
 	t := &ev.Tries[i]
 	switch {
-	case t.Fault != "" || ev.Outcome == retrylog.ClientAbort || ev.Outcome == retrylog.Panicked:
+	case t.Fault != "" || t.Skip == "client_gone" || ev.Outcome == retrylog.ClientAbort || ev.Outcome == retrylog.Panicked:
 		return Did{}
 	case i+1 < len(ev.Tries):
 		return Did{Reaction: Retry, Reason: t.Reason}
