@@ -147,12 +147,11 @@ func (r Report) sarif(w io.Writer) error {
 // fileURI is a path as a URI reference: relative to where the command ran, or
 // file:// where it is absolute.
 func fileURI(path string) string {
-	u := url.URL{Path: filepath.ToSlash(path)}
+	u := url.URL{Path: filepath.ToSlash(filepath.Clean(path))}
 	if filepath.IsAbs(path) {
 		u.Scheme = "file"
-		return u.String()
 	}
-	return strings.TrimPrefix(u.String(), "./")
+	return u.String()
 }
 
 // meaning says what findings of a code have in common.
