@@ -107,7 +107,7 @@ func (b *body) some(p []byte) (int, error) {
 		return 0, err
 	}
 	if len(p) >= len(c.buf) {
-		return c.nc.Read(p)
+		return c.read(p)
 	}
 	if err := c.fill(); err != nil {
 		return 0, err
@@ -134,7 +134,11 @@ func (b *body) arm() error {
 	if !ok || b.x.Streaming {
 		set(b.x.Patience(time.Now(), b.c.pool.cfg.StreamIdle))
 	} else if !deadline.Equal(b.until) {
-		set(deadline)
+		if b.c.send == nil {
+			b.c.allow(deadline, time.Time{})
+		} else {
+			set(deadline)
+		}
 		b.until = deadline
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"breakwater/gateway/exchange"
 )
@@ -42,7 +41,7 @@ func (c *conn) appendHead(x *exchange.Exchange) error {
 		}
 		out = appendField(out, f.Name, f.Value)
 	}
-	if left, ok := x.Remaining(time.Now()); ok {
+	if left, ok := x.Remaining(c.begun); ok {
 		out = appendInt(append(out, deadlineMS+": "...), max(left.Milliseconds(), 1))
 	}
 	switch {

@@ -143,19 +143,19 @@ func (p *Pool) get(x *exchange.Exchange, fresh bool) (*conn, error) {
 		if c == nil {
 			break
 		}
+		now := time.Now()
 		deadline, _ := x.Deadline()
-		c.setDeadline(deadline) // the one before may have passed, and then nothing can be read
+		c.allow(deadline, now) // the one before may have passed, and then nothing can be read
 		// An upstream that closed, or sent what nobody asked for, has made the
 		// connection useless; to look costs one system call and saves a failed try.
 		// After a rest of milliseconds there is hardly ever something to see, and
 		// a request that may be sent twice needs no such care.
-		now := time.Now()
 		hot := now.Sub(c.since) < lookAfter && safe(x.Request.Method)
 		if !now.Before(c.until) || !hot && !c.quiet() {
 			_ = c.nc.Close()
 			continue
 		}
-		c.reused = true
+		c.reused, c.begun = true, now
 		return c, nil
 	}
 	return p.dial(x, s)
@@ -208,8 +208,10 @@ func (p *Pool) dial(x *exchange.Exchange, s *shelf) (*conn, error) {
 			c.raw, _ = sc.SyscallConn() // nil: it cannot be looked at
 			c.look = c.peek
 		}
+		_, c.patient = nc.(*net.TCPConn)
+		c.begun = time.Now()
 		deadline, _ := x.Deadline()
-		c.setDeadline(deadline)
+		c.allow(deadline, c.begun)
 		return c, nil
 	}
 	if cause := x.Cause(); cause != nil {

@@ -35,6 +35,7 @@ func (b *body) SendTo(w io.ReaderFrom, most int64) (int64, error) {
 		b.err = b.cut(err)
 		return 0, b.err
 	}
+	b.c.exact()
 	piece := min(most, b.left)
 	n, err := w.ReadFrom(&io.LimitedReader{R: b.c.nc, N: piece})
 	b.left -= n

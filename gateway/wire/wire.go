@@ -86,7 +86,10 @@ func (c *conn) roundTrip(x *exchange.Exchange) (again bool, err error) {
 		c.appendKept(x, kept)
 	}
 	before := c.written
-	n, writeErr := c.nc.Write(c.out)
+	if !whole {
+		c.exact() // the sender and the reader would both put it off
+	}
+	n, writeErr := c.write(c.out)
 	c.written += uint64(n)
 	switch {
 	case writeErr != nil && n == 0 && !timeout(writeErr):
