@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,28 @@ func TestLimitSize(t *testing.T) {
 		verb(t, "", append([]string{"limit", "size"}, strings.Fields(line)...)...).want(t, exitUsage, says)
 	}
 	verb(t, "", "limit").want(t, exitUsage, "must be size")
+}
+
+// The page's commands say what the page says.
+func TestLimitsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```\n(\\$ .*?)```").FindAllStringSubmatch(string(page), -1)
+	ran := 0
+	for _, block := range blocks {
+		for _, one := range strings.Split("\n"+block[1], "\n$ breakwater ")[1:] {
+			line, want, _ := strings.Cut(one, "\n")
+			if r := verb(t, "", strings.Fields(line)...); strings.TrimSpace(r.out) != strings.TrimSpace(want) {
+				t.Errorf("%s: got %q, want %q", line, r.out, want)
+			}
+			ran++
+		}
+	}
+	if ran != 3 {
+		t.Errorf("%d commands, want 3", ran)
+	}
 }
 
 // The same check against what a running gateway has measured and is told.

@@ -2,6 +2,8 @@ package config
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,22 @@ func TestQuota(t *testing.T) {
 	unused := warnings(t, head+quotaDoc)
 	if len(unused) != 1 || unused[0] != "W-UNUSED" {
 		t.Errorf("a quota nobody uses: %v", unused)
+	}
+}
+
+// The sample of the page on limits is documents without a mistake.
+func TestLimitsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)
+	if m == nil {
+		t.Fatal("the page has no sample")
+	}
+	c, log := parse(string(m[1]))
+	if all := log.All(); len(all) > 0 || len(c.Routes) != 2 || c.Routes[0].Limit.Quota != c.Quotas[0].Name {
+		t.Errorf("got %+v\n%v", c.Routes, all)
 	}
 }
 
