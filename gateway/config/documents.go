@@ -72,7 +72,6 @@ func (p *parser) upstream(m *conf.Map) {
 	p.upstreamRetry(m, &u)
 	upstreamBreaker(m.Get("breaker"), &u)
 	u.Concurrency = parseConcurrency(m.Get("concurrency"))
-	u.Concurrency = parseConcurrency(m.Get("concurrency"))
 	list := m.Need("endpoints")
 	seen := map[string]bool{}
 	for _, item := range list.List() {
@@ -102,7 +101,6 @@ func (p *parser) service(m *conf.Map) {
 	s.Tier = int(m.Get("tier").Int(0, 1, 4))
 	s.Core, _ = m.Get("core").Bool(false)
 	p.serviceBreaker(m.Get("breaker"), &s)
-	s.Concurrency, s.Shed = parseServiceConcurrency(m.Get("concurrency"))
 	s.Concurrency, s.Shed = parseServiceConcurrency(m.Get("concurrency"))
 	m.Done()
 	p.services[s.Name] = true
@@ -137,7 +135,6 @@ func (p *parser) route(m *conf.Map) {
 	degrade := m.Get("degrade")
 	r.Degrade, at.ownDegrade = parseDegrade(degrade), degrade.Present()
 	r.Limit, at.limit = parseLimit(m.Get("limit"))
-	r.Tier, r.Degrade = parseTier(m.Get("tier")), parseDegrade(m.Get("degrade"))
 	m.Done()
 	p.cfg.Routes = append(p.cfg.Routes, r)
 	p.routes = append(p.routes, at)
