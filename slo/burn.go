@@ -101,10 +101,10 @@ func Burning(o Objective, window time.Duration, t Tally) Burn {
 	return b
 }
 
-// ThresholdMilli is the rate p must exceed for o: SpendPPM * window / long,
-// floored; only for showing, Exceeds does not round.
+// ThresholdMilli is the rate p must exceed for o: SpendPPM * window / long, to the
+// nearest thousandth; only for showing, Exceeds does not round.
 func (p Pair) ThresholdMilli(o Objective) int64 {
-	return mulDiv(p.SpendPPM*1000, int64(o.Window/time.Second), int64(p.Long/time.Second)) / million
+	return (mulDiv(p.SpendPPM*1000, int64(o.Window/time.Second), int64(p.Long/time.Second)) + million/2) / million
 }
 
 // Exceeds reports whether bad of valid burns faster than p's threshold for o.

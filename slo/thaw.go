@@ -291,7 +291,8 @@ func EmptyAt(o Objective, slots []Slot, pace Pace, now time.Time) time.Time {
 
 // emptyAt looks only where something leaves: in between, failures and requests
 // enter evenly, so the budget is empty within such a stretch exactly if it is at
-// the end of it, and halving finds the minute.
+// the end of it, and halving finds the minute. Where less than a failure a minute
+// comes, it may be the minute of the next one.
 func emptyAt(target int64, w mover, now, end time.Time) time.Time {
 	over := func(t time.Time) bool {
 		valid, bad := w.at(t)
