@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -119,18 +118,7 @@ func TestReliability_F5(t *testing.T) {
 
 	file := filepath.Join(w.dir, "gw.yaml")
 	write(t, file, good(0))
-	listeners := map[string]net.Listener{}
-	for _, name := range []string{"data", "admin"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		listeners[name], w.url[name] = l, "http://"+l.Addr().String()
-	}
-	w.gateway = w.process("gateway", listeners, "gateway", "--name", "gateway-1", "--config", file, "--state-dir", filepath.Join(w.dir, "state"), "--env", "test")
-	w.gateway.start()
-	w.ready("admin")
+	w.gateway = w.alone("gateway", file, "data", "admin")
 
 	// One failure and one request under way are what there is to be kept.
 	if status, _ := w.request("GET", "data", "/kept/failure", "", nil); status != 500 {
@@ -262,7 +250,7 @@ func (w *world) checkRevisions(answers map[string]string) (seen revisionsSeen) {
 	type document struct{ route, endpoint string }
 	documents := map[string]document{} // by revision
 	var lines []retrylog.Exchange
-	segments, err := filepath.Glob(filepath.Join(w.dir, "state", "spool", "*", "*.log"))
+	segments, err := filepath.Glob(filepath.Join(w.dir, "gateway-state", "spool", "*", "*.log"))
 	if err != nil || len(segments) == 0 {
 		w.t.Fatalf("no segments are left to be read: %v", err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"maps"
-	"net"
 	"path/filepath"
 	"testing"
 
@@ -25,21 +24,8 @@ func (w *world) newTwin(rate float64) *twin {
 	w.t.Helper()
 	tw := &twin{w: w, text: &bytes.Buffer{}}
 	tw.book = demo.NewLedger(tw.text)
-	listeners := map[string]net.Listener{}
-	for _, name := range []string{"data", "admin"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(func() { _ = l.Close() })
-		listeners[name] = l
-	}
-	tw.process = w.process("twin", listeners, "gateway", "--name", "twin", "--env", "test", "--state-dir", filepath.Join(w.dir, "twin"),
-		"--config", filepath.Join(w.dir, "config"), "--listen", listeners["data"].Addr().String(), "--admin", listeners["admin"].Addr().String())
-	tw.process.start()
-	w.url["twin"] = "http://" + listeners["admin"].Addr().String()
-	w.ready("twin")
-	tr := demo.NewTraffic(demo.TrafficConfig{Seed: 8, Gateway: "http://" + listeners["data"].Addr().String(), Rate: rate, Ledger: tw.book, Prefix: "twin"})
+	tw.process = w.alone("twin", filepath.Join(w.dir, "config"), "twin data", "twin admin")
+	tr := demo.NewTraffic(demo.TrafficConfig{Seed: 8, Gateway: w.url["twin data"], Rate: rate, Ledger: tw.book, Prefix: "twin"})
 	tw.traffic = w.background(tr.Run)
 	return tw
 }
@@ -48,7 +34,7 @@ func (tw *twin) stop() {
 	tw.w.t.Helper()
 	tw.traffic()
 	tw.process.stop()
-	tw.log = tw.w.loggedIn("twin")
+	tw.log = tw.w.loggedIn("twin-state")
 }
 
 func (tw *twin) answers(t *testing.T) (all []demo.Answer) {
