@@ -211,7 +211,7 @@ func fiveTimes(t *testing.T, kind concurrency.Kind) {
 // has gone everybody is served.
 func TestReliability_F20(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMill(t, concurrency.Vegas, nil, nil)
+		m := newMill(t, concurrency.Vegas, func(c *config.Config) { c.Services[0].Concurrency.Max = 32 }, nil)
 		m.run(time.Second, 40, 40, 40) // the first probe is over
 		m.settle()
 		m.run(2*time.Second, 40, 40, 40)

@@ -19,6 +19,9 @@ func Layer(cfg Config, store *Store) exchange.Layer {
 	if cfg.Action == "" {
 		cfg.OnOpen = true
 	}
+	if cfg.Default.Status == 0 {
+		cfg.Default.Status = 200
+	}
 	if cfg.Action != LastGood {
 		store = nil
 	}
