@@ -339,9 +339,9 @@ select service, env, at, kind, gateway, experiment, request_id, body from event_
 
 drop table event_before;
 
--- Keys of files that were read in count as long as their minutes are kept: a
--- file can be read again on any later day.
-alter table batch add column read_in boolean not null default false;
+-- Of lines that were read in from a file: what the file held up to their end, by
+-- hash. Such keys are kept for years: a file can be read again on any later day.
+alter table batch add column content text;
 
 drop function ledger_prune(timestamptz);
 

@@ -26,8 +26,8 @@ select count(pg_advisory_xact_lock(key)) from unnest(@keys::bigint[]) as key`
 // batchSQL is the first row of the transaction. A second sender of the same key
 // waits here for the first to end, and then inserts nothing, or everything.
 const batchSQL = `
-insert into batch (gateway, boot, seq, env, from_at, until_at, exchanges, lost, bad_lines, future, too_late, unkept, received_at, read_in)
-values (@gateway, @boot, @seq, @env, @from, @until, @exchanges, @lost, @bad_lines, @future, @too_late, @unkept, @received, @read_in)
+insert into batch (gateway, boot, seq, env, from_at, until_at, exchanges, lost, bad_lines, future, too_late, unkept, received_at, content)
+values (@gateway, @boot, @seq, @env, @from, @until, @exchanges, @lost, @bad_lines, @future, @too_late, @unkept, @received, @content)
 on conflict (gateway, boot, seq) do nothing`
 
 // Two boots of one name at a time would cover a minute twice.
@@ -65,6 +65,13 @@ on conflict (env, gateway, boot) do update set
 // answer to the commit was lost; sending them again is then the way to know.
 func (s *Store) Ingest(ctx context.Context, batches ...*ingest.Batch) (already []bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		for _, b := range batches {
+			if b.File != nil {
+				if err := checkFile(ctx, tx, b); err != nil {
+					return err
+				}
+			}
+		}
 		already, err = insertBatches(ctx, tx, batches)
 		if err != nil {
 			return err
@@ -107,7 +114,7 @@ func insertBatches(ctx context.Context, tx pgx.Tx, batches []*ingest.Batch) (alr
 			"gateway": b.Key.Gateway, "boot": b.Key.Boot, "seq": b.Key.Seq, "env": b.Key.Env,
 			"from": b.Key.From, "until": b.Key.Until, "exchanges": b.Exchanges, "lost": b.Key.Lost,
 			"bad_lines": b.BadLines, "future": b.Future, "too_late": b.TooLate, "unkept": b.Unkept,
-			"received": b.Received, "read_in": b.ReadIn,
+			"received": b.Received, "content": content(b),
 		})
 	}
 	res := tx.SendBatch(ctx, &q)
@@ -148,7 +155,7 @@ func ledgerRows(batches []*ingest.Batch, sum ingest.Folded) *pgx.Batch {
 		return cmp.Or(cmp.Compare(a.Key.Env, b.Key.Env), cmp.Compare(a.Key.Gateway, b.Key.Gateway), a.Key.From.Compare(b.Key.From))
 	})
 	for _, b := range batches {
-		if b.ReadIn { // a file is no gateway: it covers no time, and nothing is expected of it
+		if b.File != nil { // a file is no gateway: it covers no time, and nothing is expected of it
 			continue
 		}
 		reports(q, b)

@@ -172,7 +172,7 @@ const dropSQL = `select ledger_drop(@parent, @before, @stray)`
 
 const deleteOldSQL = `
 with keys as (
-    delete from batch where until_at < @keys and not read_in or received_at < @days returning 1
+    delete from batch where until_at < @keys and content is null or received_at < @days returning 1
 ), reports as (
     delete from gateway_minute where at < @minutes returning 1
 ), boots as (

@@ -57,6 +57,7 @@ type folder struct {
 	retries  map[RetryKey]*Retry
 	key      []byte
 	out      Folded
+	before   func(x *retrylog.Exchange) bool // nil: count all; false: too late
 }
 
 // series are the rows of one set of names, by minute.
@@ -160,7 +161,7 @@ func (f *folder) add(r *retrylog.Record, line []byte) {
 func (f *folder) exchange(x *retrylog.Exchange, line []byte) {
 	n := max(x.Count, 1)
 	at := x.End.UnixMicro()
-	if at > f.to || at < f.from || x.End.IsZero() {
+	if at > f.to || at < f.from || x.End.IsZero() || at <= f.to && f.before != nil && !f.before(x) {
 		if at <= f.to {
 			f.out.TooLate += n
 			return
@@ -173,6 +174,11 @@ func (f *folder) exchange(x *retrylog.Exchange, line []byte) {
 	}
 	f.out.Exchanges += n
 	class := Classify(x)
+	if x.Origin == FromPonytail { // nobody knows what it is a share of
+		f.retried(x, class, n)
+		f.keep(line, eventOf(x, "exchange"))
+		return
+	}
 	row := f.row(x)
 	w := n
 	if by := weight(x); by > 1 {

@@ -98,6 +98,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f = newFolder()
 	}
 	defer h.folders.Put(f)
+	if r.Header.Get(FileHeader) != "" {
+		h.file(w, r, f)
+		return
+	}
 	b, p := h.read(w, r, f)
 	if p != nil {
 		h.refuse(w, p)
@@ -107,8 +111,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	already, err := h.group.ingest(ctx, b)
 	if err != nil {
-		h.cfg.Log.Warn("batch not stored", "gateway", b.Key.Gateway, "boot", b.Key.Boot, "seq", b.Key.Seq, "err", err)
-		h.refuse(w, &problem{http.StatusServiceUnavailable, "store_away", "the ledger cannot be written at the moment; send the batch again"})
+		h.away(w, b, err)
 		return
 	}
 	a := Answer{Acked: b.Key.Seq, Already: already}
@@ -120,6 +123,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(a) // a lost answer is a batch sent again
+}
+
+func (h *Handler) away(w http.ResponseWriter, b *Batch, err error) {
+	h.cfg.Log.Warn("batch not stored", "gateway", b.Key.Gateway, "boot", b.Key.Boot, "seq", b.Key.Seq, "err", err)
+	h.refuse(w, &problem{http.StatusServiceUnavailable, "store_away", "the ledger cannot be written at the moment; send the batch again"})
 }
 
 func (h *Handler) counted(b *Batch) {
@@ -141,6 +149,21 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, f *folder) (*Batc
 	if err != nil {
 		return nil, &problem{http.StatusBadRequest, "bad_batch", retrylog.BatchHeader + ": " + err.Error()}
 	}
+	body, p := unpacked(w, r)
+	if p != nil {
+		return nil, p
+	}
+	now := h.cfg.Now().UTC()
+	f.begin(now, MaxLate, h.cfg.Limit)
+	bad, err := f.read(body)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return newBatch(key, f.done(), bad, now), nil
+}
+
+// unpacked is the body as it was before it was packed, within bounds.
+func unpacked(w http.ResponseWriter, r *http.Request) (io.Reader, *problem) {
 	body := io.Reader(http.MaxBytesReader(w, r.Body, maxBody))
 	switch enc := r.Header.Get("Content-Encoding"); enc {
 	case "", "identity":
@@ -153,14 +176,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, f *folder) (*Batc
 	default:
 		return nil, &problem{http.StatusUnsupportedMediaType, "bad_encoding", fmt.Sprintf("Content-Encoding: must be gzip or none, got %.40q", enc)}
 	}
-	body = &capped{body, maxUnpacked, maxLines}
-	now := h.cfg.Now().UTC()
-	f.begin(now, MaxLate, h.cfg.Limit)
-	bad, err := f.read(body)
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return newBatch(key, f.done(), bad, now), nil
+	return &capped{body, maxUnpacked, maxLines}, nil
 }
 
 // read adds every record of body and returns how many lines could not be read.

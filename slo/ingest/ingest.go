@@ -19,8 +19,10 @@ type Batch struct {
 	Folded
 	// Minutes is what the batch says of its gateway's time, ascending.
 	Minutes []Minute
-	// ReadIn: it comes from a file, not from a gateway: it says nothing of anybody's time.
-	ReadIn bool
+	// File is set where it comes from a file and not from a gateway: it then says
+	// nothing of anybody's time, and is added only where it joins on to what was
+	// read before. Key.Seq is the number of its last line.
+	File *FileSpan
 }
 
 // Minute is a part of a minute that a gateway has reported on.
