@@ -170,7 +170,8 @@ func TestReliability_F17_OverTwoGateways(t *testing.T) {
 	stop()
 	t.Logf("%.0f a second, away %.0f, again %.0f; back after %v; longest request %v, away %v", normal, away, again, back, healthy, slow)
 	for name, rate := range map[string]float64{"before": normal, "away": away, "after": again} {
-		if rate < 150 || rate > 220 {
+		// A second may begin with full buckets: 20 more.
+		if rate < 150 || rate > 240 {
 			t.Errorf("%s: %.0f admitted a second, want 200 within 10 %%, or fewer on a busy machine", name, rate)
 		}
 	}
