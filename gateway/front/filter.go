@@ -198,9 +198,17 @@ func control(name string) bool {
 			return true
 		}
 	}
-	switch strings.ToLower(name) {
-	case "forwarded", "x-real-ip", "true-client-ip", "retry-count", "x-backend-status", "x-rewrite-url":
-		return true
+	switch len(name) { // nothing is allocated for a name in capitals
+	case 9:
+		return same(name, "Forwarded") || same(name, "X-Real-Ip")
+	case 11:
+		return same(name, "Retry-Count")
+	case 13:
+		return same(name, "X-Rewrite-Url")
+	case 14:
+		return same(name, "True-Client-Ip")
+	case 16:
+		return same(name, "X-Backend-Status")
 	}
 	return false
 }
