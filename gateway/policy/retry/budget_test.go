@@ -147,6 +147,18 @@ func TestPolicies_V35(t *testing.T) {
 	}
 }
 
+// Slots begin with the wall clock's, whenever the first call comes.
+func TestSlotsLieOnTheWallClock(t *testing.T) {
+	b := budget(1000, 0, false)
+	deposit(b, at(999*ms), 5)
+	if got := b.Left(at(9999 * ms)); got != 5 {
+		t.Errorf("within ten seconds %d left, want 5", got)
+	}
+	if got := b.Left(at(10_000 * ms)); got != 0 {
+		t.Errorf("%d left of a slot that is over, want 0", got)
+	}
+}
+
 // A clock reading that overtook another must neither age nor revive anything.
 func TestBudgetTakesTimesOutOfOrder(t *testing.T) {
 	b := budget(1000, 0, false)

@@ -163,6 +163,12 @@ func TestLayer(t *testing.T) {
 			status: 503, calls: []time.Duration{0, time.Second}, skip: SkipAttempts, reason: "status_code_match=502", count: "1"},
 		{name: "return_503 for a timeout", cfg: func(c *Config) { c.Fallback, c.MaxRetries = Return503, 1 }, up: upstream{answers: []answer{{err: kind(exchange.TryTimeout)}}},
 			status: 503, calls: []time.Duration{0, 250 * ms}, skip: SkipAttempts, reason: "status_code_match=504", count: "1"},
+		{name: "the count is of the whole path", up: upstream{answers: []answer{{status: 502}, {status: 200, head: []string{"Retry-Count", "1"}}}},
+			status: 200, calls: []time.Duration{0, 250 * ms}, reason: "status_code_match=502", count: "2"},
+		{name: "never passes the answer on, whatever the fallback", cfg: func(c *Config) {
+			c.Fallback = Return503
+			c.Rules = []Rule{{Primary: Condition{Trigger: StatusCodeMatch, Statuses: []int{500}}, Action: DontRetry}}
+		}, up: upstream{answers: []answer{{status: 500, body: "mine"}}}, status: 500, body: "mine", calls: []time.Duration{0}, skip: SkipRule},
 		{name: "V-21 below another retrying hop", up: upstream{answers: []answer{{status: 504}}}, prepare: func(x *exchange.Exchange) { x.InboundRetries = 1 },
 			status: 504, calls: []time.Duration{0}, skip: SkipRetryCount},
 		{name: "V-30 the budget is empty", deps: Deps{Budget: NewBudget(BudgetConfig{TTL: 10 * time.Second})}, up: upstream{answers: []answer{busy}},

@@ -167,6 +167,7 @@ func TestPolicies_V20(t *testing.T) {
 		{50, 1000, false, 3, SkipAttempts},
 		{51, 1000, false, 1, SkipErrorRate},
 		{19, 19, false, 3, SkipAttempts},
+		{20, 20, false, 1, SkipErrorRate},
 		{50, 1000, true, 1, SkipErrorRate},
 		{49, 1000, true, 3, SkipAttempts},
 	}
