@@ -2,6 +2,7 @@ package balance
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"breakwater/gateway/policy/breaker"
 	"breakwater/internal/retrylog"
 )
+
+var long = flag.Bool("long", false, "whether simulations go through all cases")
 
 // guard is a breaker before an endpoint, as a gateway puts it there.
 type guard struct{ breaker.Gate }
@@ -56,11 +59,22 @@ func answer(of func(endpoint string) int) exchange.Func {
 	return func(x *exchange.Exchange) error { x.Response.Status = of(x.Endpoint); return nil }
 }
 
+// drawn draws for many at once.
+func drawn() func() float64 {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(1, 2))
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.Float64()
+	}
+}
+
 // guarded is a pool of n endpoints, each behind a breaker of its own.
 func guarded(n int, cfg breaker.Config, mostPPM int64, more ...func(string) Gate) (*Pool, Config, map[string]guard) {
 	p := NewPool()
 	guards := map[string]guard{}
-	c := Config{Ejection: Ejection{MaxPPM: mostPPM}, Rand: rand.New(rand.NewPCG(1, 2)).Float64}
+	c := Config{Ejection: Ejection{MaxPPM: mostPPM}, Rand: drawn()}
 	for i := range n {
 		address := fmt.Sprint("e", i)
 		c.Endpoints = append(c.Endpoints, address)
@@ -285,6 +299,9 @@ func TestServiceProbesGoRound(t *testing.T) {
 func TestHalfOpenUnderLoad(t *testing.T) {
 	for _, endpoints := range []bool{true, false} { // with breakers of their own, and without
 		for bad := range 4 {
+			if !*long && bad != 2 {
+				continue
+			}
 			t.Run(fmt.Sprint("endpoint breakers ", endpoints, " bad ", bad), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					own := breaker.DefaultEndpoint()
@@ -316,7 +333,7 @@ func TestHalfOpenUnderLoad(t *testing.T) {
 								select {
 								case <-stop:
 									return
-								case <-time.After(500 * time.Millisecond):
+								case <-time.After(time.Second):
 								}
 								if x, err := ask(svc); err == nil && x.Event.Tries[0].Status == 200 {
 									served.Add(1)
@@ -344,7 +361,7 @@ func TestHalfOpenUnderLoad(t *testing.T) {
 					if storm := service.Stats(time.Now()).Probes - probes; storm > int64(took/(2*time.Second))+1 {
 						t.Errorf("%d probes in %s", storm, took)
 					}
-					time.Sleep(2 * time.Minute)
+					time.Sleep(40 * time.Second)
 					served.Store(0)
 					time.Sleep(10 * time.Second)
 					close(stop)
@@ -363,9 +380,9 @@ func TestHalfOpenUnderLoad(t *testing.T) {
 							t.Errorf("%s is well, and %s", address, g.State(time.Now()))
 						}
 					}
-					// 400 a second: without retries the bad one is seen now and then.
-					if n := served.Load(); n < 3900 {
-						t.Errorf("%d of 4000 requests served in the end", n)
+					// 200 a second: without retries the bad one is seen now and then.
+					if n := served.Load(); n < 1900 {
+						t.Errorf("%d of 2000 requests served in the end", n)
 					}
 					t.Logf("closed %s after three were well, %d flaps, %d served in 10 s", took, flaps, served.Load())
 				})
