@@ -101,7 +101,8 @@ type Limit struct {
 	due      atomic.Int64 // when the window may be judged, in ns after base
 	epoch    atomic.Int64 // samples of requests sent before it are not looked at
 	adaptive atomic.Bool
-	lowered  atomic.Bool // a probe lasts
+	lowered  atomic.Bool  // a probe lasts
+	judged   atomic.Int64 // refusals as of the last judgement; -1 while full
 	window   window
 	waiting  queue
 
@@ -226,6 +227,12 @@ func (l *Limit) Ready() bool { return l.inFlight.Load() < l.allowed.Load() }
 // steady is false while that number is lowered for a probe.
 func (l *Limit) Load() (inFlight, allowed int64, steady bool) {
 	return l.inFlight.Load(), l.allowed.Load(), !l.lowered.Load()
+}
+
+// curious reports whether Observe would do anything with what it is told: a limit
+// that does not move has only to know when it is full, and when no more.
+func (l *Limit) curious() bool {
+	return l.adaptive.Load() || l.refused.Load() != l.judged.Load()
 }
 
 // Result is how a request that had a place went, as its head told.

@@ -123,6 +123,9 @@ func (l *Limit) toldFull(at int64) *retrylog.Transition {
 		l.fullAt = at
 	}
 	full := more > 0 || l.full && at-l.fullAt < int64(quiet)
+	if l.judged.Store(refused); full {
+		l.judged.Store(-1) // the end of it is to be told too
+	}
 	if full == l.full {
 		return nil
 	}

@@ -21,6 +21,13 @@ func TestPassingAllocatesNothing(t *testing.T) {
 	x.Request.Head.Add("Accept-Encoding", "gzip")
 	_ = keeping.Serve(x)
 	x.End(retrylog.OK)
+	bare := Layer(cfg, store)(exchange.Func(func(x *exchange.Exchange) error { x.Response.Status = 200; return nil }))
+	y := get("/b")
+	_ = bare.Serve(y)
+	y.End(retrylog.OK)
+	if n := testing.AllocsPerRun(1000, func() { _ = bare.Serve(y); y.EndTo(0, retrylog.OK) }); n != 0 {
+		t.Errorf("an answer without a field: %.2f allocations", n)
+	}
 	for name, svc := range map[string]exchange.Service{"plain": plain, "kept already": keeping} {
 		if n := testing.AllocsPerRun(1000, func() {
 			x.Response = exchange.Response{Head: x.Response.Head, Length: -1}

@@ -34,12 +34,11 @@ func usable(req, res *exchange.Head, most, delay time.Duration) (life, age time.
 		age += seconds(max(delta(v), 0))
 	}
 	life = most
-	fresh := c.fresh(res) - age
 	switch {
 	case c.mustRevalidate, c.proxyRevalidate, c.sMaxAge >= 0:
-		life = min(life, fresh)
+		life = min(life, c.fresh(res)-age)
 	case c.staleIfError >= 0:
-		life = min(life, max(fresh, 0)+seconds(c.staleIfError))
+		life = min(life, max(c.fresh(res)-age, 0)+seconds(c.staleIfError))
 	}
 	return life, age, life > 0
 }

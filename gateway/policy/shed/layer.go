@@ -34,6 +34,9 @@ func Layer(route Tier, s *Shedder) exchange.Layer {
 			if caller == "" {
 				caller = x.Request.Peer
 			}
+			if !s.busy() {
+				return next.Serve(x)
+			}
 			switch v := s.Admit(time.Now(), t, caller, x.Event.RequestID); {
 			case v == Admitted:
 			case s.observe.Load() && v != Measure:

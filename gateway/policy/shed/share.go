@@ -169,9 +169,10 @@ func (s *Shedder) Stats(now time.Time) Stats {
 	out := Stats{}
 	for i := range s.tiers {
 		t := &s.tiers[i]
-		out.SharePPM[i], out.Shed[i] = t.ppm, s.shed[i].Load()
+		pressed := s.shed[i].Load()
+		out.SharePPM[i], out.Shed[i] = t.ppm, pressed+s.ordered[i].Load()
 		out.Floor[i] = time.Duration(max(s.floors[i].Load()-at, 0))
-		if out.Floor[i] > 0 || out.Shed[i] != t.counted || t.active && at-t.lastAt < int64(quiet) {
+		if out.Floor[i] > 0 || pressed != t.counted || t.active && at-t.lastAt < int64(quiet) {
 			level = i + 1
 		}
 	}

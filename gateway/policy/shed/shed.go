@@ -95,7 +95,8 @@ type Shedder struct {
 	ceilings [critical]atomic.Int64 // parts per million of the places
 	floors   [critical]atomic.Int64 // ns after base until which a measure sheds the tier; 0: none
 	edges    [critical]atomic.Int64 // see edge
-	shed     [critical]atomic.Int64 // requests, since the start
+	shed     [critical]atomic.Int64 // requests, since the start, under pressure
+	ordered  [critical]atomic.Int64 // and by a measure
 	observe  atomic.Bool
 	_        [64]byte // what follows is written by every request
 
@@ -142,8 +143,10 @@ func (s *Shedder) Admit(now time.Time, t Tier, caller, request string) Verdict {
 	rank, at := t.rank(), int64(now.Sub(s.base))
 	if rank < critical {
 		if floor := s.floors[rank].Load(); floor > at {
-			s.shed[rank].Add(1)
+			s.ordered[rank].Add(1)
 			return Measure
+		} else if floor > 0 && s.floors[rank].CompareAndSwap(floor, 0) {
+			s.look(at) // the lease is over
 		}
 	}
 	if s.deps.Pressure == nil {
@@ -183,6 +186,21 @@ func (s *Shedder) Admit(now time.Time, t Tier, caller, request string) Verdict {
 		return Full
 	}
 	return Admitted
+}
+
+// busy reports whether Admit could say anything but Admitted: there is a limit, or
+// a measure. It spares the others a look at the clock.
+func (s *Shedder) busy() bool {
+	for i := range s.floors {
+		if s.floors[i].Load() > 0 {
+			return true
+		}
+	}
+	if s.deps.Pressure == nil {
+		return false
+	}
+	_, allowed, _ := s.deps.Pressure()
+	return allowed > 0
 }
 
 // SetFloor sheds every tier below lowest until then, whatever the pressure; a

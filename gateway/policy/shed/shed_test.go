@@ -215,10 +215,10 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("state %+v", got)
 	}
 	// A lease that nobody renews ends by itself.
-	if got := s.Admit(epoch.Add(time.Minute), Sheddable, "c", "r"); got != Admitted {
-		t.Errorf("after the lease: verdict %d", got)
+	if got := s.Admit(epoch.Add(70*time.Second), Sheddable, "c", "r"); got != Admitted || s.busy() {
+		t.Errorf("after the lease: verdict %d, busy %v", got, s.busy())
 	}
-	s.SetFloor(Critical, epoch.Add(2*time.Minute), epoch.Add(time.Minute))
+	s.SetFloor(Critical, epoch.Add(2*time.Minute), epoch.Add(80*time.Second))
 	for rank, want := range []Verdict{Measure, Measure, Admitted} {
 		if got := s.Admit(epoch.Add(90*time.Second), tierOf(rank), "c", "r"); got != want {
 			t.Errorf("%s: verdict %d, want %d", tierOf(rank), got, want)
@@ -228,7 +228,7 @@ func TestMeasure(t *testing.T) {
 	if got := s.Admit(epoch.Add(100*time.Second), Sheddable, "c", "r"); got != Admitted {
 		t.Errorf("lifted: verdict %d", got)
 	}
-	if want := []string{"none>sheddable", "sheddable>default"}; !slices.Equal(told, want) {
+	if want := []string{"none>sheddable", "sheddable>none", "none>default", "default>none"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
