@@ -348,7 +348,9 @@ func TestHalfOpenUnderLoad(t *testing.T) {
 						t.Fatal("it never opened")
 					}
 					allBad.Store(false)
+					mu.Lock()
 					before := len(turns)
+					mu.Unlock()
 					probes, seen := service.Stats(time.Now()).Probes, calls.Load()
 					healed := time.Now()
 					for service.State(time.Now()) != breaker.Closed && time.Since(healed) < 10*time.Minute {
