@@ -2,10 +2,12 @@ package retry
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/window"
 	"breakwater/internal/retrylog"
 )
 
@@ -61,19 +63,20 @@ const slots = 10
 // fails altogether would else leave nothing but the floor.
 type Budget struct {
 	shape atomic.Pointer[shape]
+	mu    sync.Mutex // of withdrawals
 
 	active, retrying atomic.Int64 // of the concurrency kind
 }
 
 type shape struct {
 	cfg  BudgetConfig
-	ring *ring // a: earned, b: spent
+	span *span // Total: earned, Failed: spent
 }
 
 // NewBudget returns an empty budget.
 func NewBudget(cfg BudgetConfig) *Budget {
 	b := &Budget{}
-	b.shape.Store(&shape{cfg, newRing(cfg.TTL, slots)})
+	b.shape.Store(&shape{cfg, newSpan(cfg.TTL, slots)})
 	return b
 }
 
@@ -81,9 +84,9 @@ func NewBudget(cfg BudgetConfig) *Budget {
 // changes: the slots then have another width.
 func (b *Budget) Reconfigure(cfg BudgetConfig) {
 	old := b.shape.Load()
-	s := &shape{cfg, old.ring}
+	s := &shape{cfg, old.span}
 	if cfg.TTL != old.cfg.TTL {
-		s.ring = newRing(cfg.TTL, slots)
+		s.span = newSpan(cfg.TTL, slots)
 	}
 	b.shape.Store(s)
 }
@@ -91,20 +94,22 @@ func (b *Budget) Reconfigure(cfg BudgetConfig) {
 // Config is what is in force.
 func (b *Budget) Config() BudgetConfig { return b.shape.Load().cfg }
 
+var earned = window.Counts{Total: 1}
+
 // Deposit counts the first try of a request.
-func (b *Budget) Deposit(now time.Time) { b.shape.Load().ring.here(now).a.Add(1) }
+func (b *Budget) Deposit(now time.Time) { b.shape.Load().span.add(now, earned) }
 
 // arrived deposits for a request that comes, ended for one that ended well; each
 // request earns in one of them.
 func (b *Budget) arrived(now time.Time) {
 	if s := b.shape.Load(); !s.cfg.OnSuccess && s.cfg.Kind != Concurrency {
-		s.ring.here(now).a.Add(1)
+		s.span.add(now, earned)
 	}
 }
 
 func (b *Budget) ended(now time.Time) {
 	if s := b.shape.Load(); s.cfg.OnSuccess && s.cfg.Kind != Concurrency {
-		s.ring.here(now).a.Add(1)
+		s.span.add(now, earned)
 	}
 }
 
@@ -114,26 +119,25 @@ func (b *Budget) Withdraw(now time.Time) bool {
 	if s.cfg.Off {
 		return true
 	}
-	s.ring.mu.Lock()
-	defer s.ring.mu.Unlock()
-	s.ring.advance(now)
-	limit, spent := s.limitMilli()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limit, spent, _ := s.limitMilli(now)
 	if (spent+1)*1000 > limit {
 		return false
 	}
-	s.ring.counts[s.ring.slot.Load()%slots].b.Add(1)
+	s.span.add(now, window.Counts{Failed: 1})
 	return true
 }
 
 // limitMilli is in thousandths of a retry, so that a ratio of 0.3 is exact.
-func (s *shape) limitMilli() (limit, spent int64) {
-	earned, spent := s.ring.sums()
+func (s *shape) limitMilli(now time.Time) (limit, spent, earned int64) {
+	c := s.span.sum(now)
 	floor := s.cfg.MinPerSec * s.cfg.TTL.Milliseconds()
-	share := s.cfg.RatioMilli * earned
+	share := s.cfg.RatioMilli * c.Total
 	if s.cfg.Sum {
-		return floor + share, spent
+		return floor + share, c.Failed, c.Total
 	}
-	return max(floor, share), spent
+	return max(floor, share), c.Failed, c.Total
 }
 
 // take begins a retry of the concurrency kind, which give ends.
@@ -186,12 +190,8 @@ func (b *Budget) Stats(now time.Time) BudgetStats {
 		st.Limit = max(s.cfg.MinActive*1000, s.cfg.RatioMilli*st.Active) / 1000
 		return st
 	}
-	s.ring.mu.Lock()
-	defer s.ring.mu.Unlock()
-	s.ring.advance(now)
-	limit, spent := s.limitMilli()
-	st.Earned, _ = s.ring.sums()
-	st.Limit, st.Spent = limit/1000, spent
+	limit, spent, earned := s.limitMilli(now)
+	st.Limit, st.Spent, st.Earned = limit/1000, spent, earned
 	return st
 }
 

@@ -1,6 +1,10 @@
 package retry
 
-import "time"
+import (
+	"time"
+
+	"breakwater/gateway/internal/window"
+)
 
 // ErrorGate stops retries to an upstream while too many first tries fail there:
 // what is wrong with it then is nothing that asking again would cure. The zero
@@ -32,24 +36,24 @@ const (
 
 // Rates counts the first tries to one upstream, and how many of them failed, over
 // the last ten seconds. It outlives snapshots and is safe for concurrent use.
-type Rates struct{ ring *ring }
+type Rates struct{ span *span }
 
 // NewRates returns one that has counted nothing.
-func NewRates() *Rates { return &Rates{newRing(ratesWindow, ratesSlots)} }
+func NewRates() *Rates { return &Rates{newSpan(ratesWindow, ratesSlots)} }
 
 // Observe counts a first try.
 func (r *Rates) Observe(now time.Time, failed bool) {
-	c := r.ring.here(now)
-	c.a.Add(1)
+	c := window.Counts{Total: 1}
 	if failed {
-		c.b.Add(1)
+		c.Failed = 1
 	}
+	r.span.add(now, c)
 }
 
 // Counts are the first tries of the window at now, and those that failed.
 func (r *Rates) Counts(now time.Time) (total, failed int64) {
-	r.ring.here(now)
-	return r.ring.sums()
+	c := r.span.sum(now)
+	return c.Total, c.Failed
 }
 
 // Shut reports whether g stops retries at now.
