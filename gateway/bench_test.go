@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,14 +12,14 @@ import (
 	"breakwater/gateway"
 )
 
-// BenchmarkPath is one request from a client's socket to an upstream's and back,
-// with every policy in place, and an answer of 1 KiB.
-func BenchmarkPath(b *testing.B) {
+// path returns a function that makes one request from a client's socket to an
+// upstream's and back, with every policy in place, and an answer of 1 KiB.
+func path(tb testing.TB) (ask func()) {
 	up, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer up.Close()
+	tb.Cleanup(func() { _ = up.Close() })
 	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
 	go func() {
 		for {
@@ -44,42 +43,67 @@ func BenchmarkPath(b *testing.B) {
 	}()
 	g := gateway.New(gateway.Config{Name: "gw", Env: "bench", Log: slog.New(slog.DiscardHandler)})
 	if err := g.Apply(retries(shop(up.Addr().String()), 2)); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(ctx, l) }()
-	defer func() {
+	tb.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {
-			b.Error(err)
+			tb.Error(err)
 		}
-	}()
-
+	})
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer c.Close()
+	tb.Cleanup(func() { _ = c.Close() })
 	r := bufio.NewReader(c)
-	b.ReportAllocs()
-	for b.Loop() {
-		fmt.Fprint(c, "GET /orders/1 HTTP/1.1\r\nHost: app.example\r\nX-Caller: web\r\n\r\n")
+	request := []byte("GET /orders/1 HTTP/1.1\r\nHost: app.example\r\nX-Caller: web\r\n\r\n")
+	return func() {
+		if _, err := c.Write(request); err != nil {
+			tb.Fatal(err)
+		}
 		for {
 			line, err := r.ReadSlice('\n')
 			if err != nil {
-				b.Fatal(err)
+				tb.Fatal(err)
 			}
 			if len(line) == 2 {
 				break
 			}
 		}
 		if _, err := r.Discard(1024); err != nil && err != io.EOF {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkPath(b *testing.B) {
+	ask := path(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		ask()
+	}
+}
+
+// TestPathAllocations holds what a request costs the collector. All but four of
+// them are net/http's: the parts of its request.
+func TestPathAllocations(t *testing.T) {
+	ask := path(t)
+	for range 100 { // pools fill, tables grow
+		ask()
+	}
+	most := 20.
+	if gateway.RaceEnabled {
+		most *= 3
+	}
+	if n := testing.AllocsPerRun(500, ask); n > most {
+		t.Errorf("%v allocations a request, want at most %v", n, most)
 	}
 }
