@@ -37,8 +37,10 @@ func level(l *Limit) int64 { return l.Stats(epoch).Limit }
 
 func TestFixed(t *testing.T) {
 	l := New(Config{Kind: Fixed, Max: 2}, epoch, Deps{})
-	if !l.TryAcquire(epoch) || !l.TryAcquire(epoch) || l.Ready() || l.TryAcquire(epoch) {
-		t.Error("two places are not two")
+	for i, want := range []bool{true, true, false} {
+		if ready, got := l.Ready(), l.TryAcquire(epoch); got != want || ready != want {
+			t.Errorf("place %d: ready %v, had %v", i+1, ready, got)
+		}
 	}
 	l.Release()
 	if !l.Ready() || !l.TryAcquire(epoch) {
