@@ -56,7 +56,13 @@ type walk struct {
 	// all of a calendar period.
 	fixed int64
 	end   time.Time // of the calendar period, at which all leaves at once
+	// scale is how many parts an event is told in, 0 for whole ones: a pace of ten
+	// failures an hour would else come in jumps, and a forecast with them.
+	scale int64
 }
+
+// parts of an event are enough for a forecast.
+const eventParts = 1000
 
 func newWalk(window time.Duration, slots []Slot, pace Pace, from time.Time) *walk {
 	w := &walk{window: window, from: from, slots: slots, pace: pace}
@@ -82,27 +88,29 @@ func (w *walk) at(t time.Time) (valid, bad int64) {
 		w.bad = max(w.bad-s.Bad, 0)
 		w.slots = w.slots[1:]
 	}
-	d := min(t.Sub(w.from), w.window)
-	bad = w.bad + w.pace.in(w.pace.Bad, d)
-	valid = w.fixed
+	d, k := min(t.Sub(w.from), w.window), max(w.scale, 1)
+	came := w.pace.in(w.pace.Bad*k, d)
+	bad = w.bad*k + came
+	valid = w.fixed * k
 	if valid == 0 {
-		valid = w.valid + max(w.pace.in(w.pace.Valid, d), bad-w.bad)
+		valid = w.valid*k + max(w.pace.in(w.pace.Valid*k, d), came)
 	}
 	return max(valid, bad), bad
 }
 
 // inPeriod is at for a calendar period: nothing leaves before its end.
 func (w *walk) inPeriod(t time.Time) (valid, bad int64) {
+	k := max(w.scale, 1)
 	if t.Before(w.end) {
-		bad = w.bad + w.pace.in(w.pace.Bad, t.Sub(w.from))
-		return max(w.fixed, bad), bad
+		bad = w.bad*k + w.pace.in(w.pace.Bad*k, t.Sub(w.from))
+		return max(w.fixed*k, bad), bad
 	}
 	d := t.Sub(w.end)
 	if d <= 0 || w.pace.Valid <= 0 {
 		return 0, 0 // a new period of which nothing is known
 	}
-	bad = w.pace.in(w.pace.Bad, d)
-	return max(w.pace.in(w.pace.Valid, w.window), bad), bad
+	bad = w.pace.in(w.pace.Bad*k, d)
+	return max(w.pace.in(w.pace.Valid*k, w.window), bad), bad
 }
 
 func (w *walk) next(t time.Time) time.Time {
@@ -153,6 +161,9 @@ func (r reading) walk(m Measured, slots [][]Slot, pace Pace, now time.Time) move
 	o := r.objective
 	one := func(i int, t Tally) *walk {
 		w := &walk{window: o.Window, from: now, pace: pace, valid: t.Good + t.Bad, bad: t.Bad}
+		if pace.Bad > 0 {
+			w.scale = eventParts
+		}
 		if i < len(slots) {
 			w.slots = slots[i]
 		}
@@ -286,13 +297,14 @@ func EmptyAt(o Objective, slots []Slot, pace Pace, now time.Time) time.Time {
 	if pace.Bad <= 0 {
 		return time.Time{}
 	}
-	return emptyAt(o.TargetPPB, newWalk(o.Window, slots, pace, now), now, now.Add(o.Window))
+	w := newWalk(o.Window, slots, pace, now)
+	w.scale = eventParts
+	return emptyAt(o.TargetPPB, w, now, now.Add(o.Window))
 }
 
 // emptyAt looks only where something leaves: in between, failures and requests
 // enter evenly, so the budget is empty within such a stretch exactly if it is at
-// the end of it, and halving finds the minute. Where less than a failure a minute
-// comes, it may be the minute of the next one.
+// the end of it, and halving finds the minute.
 func emptyAt(target int64, w mover, now, end time.Time) time.Time {
 	over := func(t time.Time) bool {
 		valid, bad := w.at(t)

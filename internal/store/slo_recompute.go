@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,55 +78,77 @@ select distinct service, env, date_trunc('hour', at, 'UTC') from service_minute 
 // maxWrong bounds a report; a ledger that is wrong in more places is wrong.
 const maxWrong = 200
 
+// errDry ends a dry run: all it did is taken back.
+var errDry = errors.New("dry run")
+
 // Recompute adds the window of o up again from the rows it was made of, and says
-// what would change: wrong sums, decisions that the figures of today would not
-// repeat, the budget as it is. With dryRun it changes nothing; else wrong sums are
-// put right. What was decided stays either way.
+// what changes: wrong sums, decisions that the figures of today would not repeat,
+// the budget as it is. A dry run does the same and takes it back, so that it tells
+// exactly what would happen. What was decided stays either way.
 func (s *Store) Recompute(ctx context.Context, o slo.Objective, env string, until time.Time, dryRun bool, actor string, now time.Time) (slo.Recomputation, error) {
 	out := slo.Recomputation{At: now, DryRun: dryRun}
 	span := o.At(until).Frame(until).Running
-	args := pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": span.From, "to": span.To}
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
-		var oldest *time.Time
-		if err := tx.QueryRow(ctx, minutesKeptSQL, args).Scan(&out.Minutes, &oldest); err != nil {
+	moves, err := s.Transitions(ctx, o.Service, span.From, 1000)
+	if err != nil {
+		return out, err
+	}
+	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		// What others are summing at the moment is wrong for as long as that takes.
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(@key)`, pgx.StrictNamedArgs{"key": rollLock}); err != nil {
 			return err
 		}
-		if oldest == nil {
-			return nil
+		var err error
+		if out.Minutes, out.Sums, err = wrongSums(ctx, tx, o, env, span); err != nil {
+			return err
 		}
-		// Of an hour or a day whose first minutes are gone nothing can be said.
-		for _, q := range []struct {
-			sql  string
-			unit time.Duration
-		}{{wrongMinutesSQL, time.Minute}, {wrongHoursSQL, time.Hour}, {wrongDaysSQL, day}} {
-			from := laterOf(span.From, oldest.UTC()).Add(q.unit - 1).Truncate(q.unit)
-			rows, err := tx.Query(ctx, q.sql, pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": from, "to": span.To.Truncate(q.unit), "limit": maxWrong})
-			if err != nil {
-				return err
-			}
-			found, err := pgx.CollectRows(rows, pgx.RowToStructByName[wrongRow])
-			if err != nil {
-				return err
-			}
-			for _, r := range found {
-				out.Sums = append(out.Sums, slo.Difference{Span: r.Span, At: r.At.UTC(), StoredGood: r.StoredGood, Good: r.Good, StoredBad: r.StoredBad, Bad: r.Bad})
-			}
+		if err := repair(ctx, tx, o, env, span, out.Sums, actor, now); err != nil {
+			return err
+		}
+		list := []slo.Measured{{Objective: o.At(ceilMinute(until)), Env: env, Seen: true, DataUntil: until}}
+		if _, err := foldAll(ctx, tx, list, nil); err != nil {
+			return err
+		}
+		out.Budget = slo.Fold(list[0])
+		if out.Decisions, err = redecide(ctx, tx, o, env, moves); err != nil {
+			return err
+		}
+		if dryRun {
+			return errDry
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errDry) {
 		return out, fmt.Errorf("recompute %s: %w", o.ID, err)
 	}
-	if !dryRun {
-		if err := s.repair(ctx, o, env, span, out.Sums, actor, now); err != nil {
-			return out, fmt.Errorf("recompute %s: %w", o.ID, err)
+	return out, nil
+}
+
+// wrongSums compares what is stored with what its rows add up to.
+func wrongSums(ctx context.Context, tx pgx.Tx, o slo.Objective, env string, span slo.Period) (minutes int64, wrong []slo.Difference, err error) {
+	var oldest *time.Time
+	args := pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": span.From, "to": span.To}
+	if err := tx.QueryRow(ctx, minutesKeptSQL, args).Scan(&minutes, &oldest); err != nil || oldest == nil {
+		return 0, nil, err
+	}
+	for _, q := range []struct {
+		sql  string
+		unit time.Duration
+	}{{wrongMinutesSQL, time.Minute}, {wrongHoursSQL, time.Hour}, {wrongDaysSQL, day}} {
+		// Of an hour or a day whose first minutes are gone nothing can be said.
+		from := laterOf(span.From, oldest.UTC()).Add(q.unit - 1).Truncate(q.unit)
+		rows, err := tx.Query(ctx, q.sql, pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": from, "to": span.To.Truncate(q.unit), "limit": maxWrong})
+		if err != nil {
+			return 0, nil, err
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[wrongRow])
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, r := range found {
+			wrong = append(wrong, slo.Difference{Span: r.Span, At: r.At.UTC(), StoredGood: r.StoredGood, Good: r.Good, StoredBad: r.StoredBad, Bad: r.Bad})
 		}
 	}
-	if out.Decisions, err = s.redecide(ctx, o, env, span.From); err != nil {
-		return out, err
-	}
-	out.Budget, err = s.BudgetAt(ctx, o, env, until)
-	return out, err
+	return minutes, wrong, nil
 }
 
 func laterOf(a, b time.Time) time.Time {
@@ -135,111 +159,46 @@ func laterOf(a, b time.Time) time.Time {
 }
 
 // redecide weighs the instants of o's transitions again.
-func (s *Store) redecide(ctx context.Context, o slo.Objective, env string, since time.Time) ([]slo.Redecided, error) {
-	moves, err := s.Transitions(ctx, o.Service, since, 1000)
-	if err != nil {
+func redecide(ctx context.Context, tx pgx.Tx, o slo.Objective, env string, moves []slo.Transition) ([]slo.Redecided, error) {
+	mine := slices.DeleteFunc(moves, func(m slo.Transition) bool { return m.Objective != o.ID || m.Env != env || m.DataUntil.IsZero() })
+	list := make([]slo.Measured, len(mine))
+	for i, m := range mine {
+		list[i] = slo.Measured{Objective: o.At(ceilMinute(m.DataUntil)), Env: env, Seen: true, DataUntil: m.DataUntil}
+	}
+	slices.Reverse(list) // oldest first, as foldAll reads slices
+	if _, err := foldAll(ctx, tx, list, nil); err != nil {
 		return nil, err
 	}
+	slices.Reverse(list)
 	var out []slo.Redecided
-	for _, m := range moves {
-		if m.Objective != o.ID || m.Env != env || m.DataUntil.IsZero() {
-			continue
+	for i, m := range mine {
+		b := slo.Fold(list[i])
+		if b.Tally.Good != m.Good || b.Tally.Bad != m.Bad || m.Revision != o.Revision {
+			out = append(out, slo.Redecided{Transition: m, Good: b.Tally.Good, Bad: b.Tally.Bad, Measured: slo.LevelOf(o, b), Revision: o.Revision})
 		}
-		b, err := s.BudgetAt(ctx, o, env, m.DataUntil)
-		if err != nil {
-			return nil, err
-		}
-		if b.Tally.Good == m.Good && b.Tally.Bad == m.Bad && m.Revision == o.Revision {
-			continue
-		}
-		out = append(out, slo.Redecided{Transition: m, Good: b.Tally.Good, Bad: b.Tally.Bad, Measured: slo.LevelOf(o, b), Revision: o.Revision})
 	}
 	return out, nil
 }
 
 // repair puts wrong sums right, with a row in the audit.
-func (s *Store) repair(ctx context.Context, o slo.Objective, env string, span slo.Period, wrong []slo.Difference, actor string, now time.Time) error {
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		var minutes []time.Time
-		for _, d := range wrong {
-			if d.Span == "minute" {
-				minutes = append(minutes, d.At)
-			}
+func repair(ctx context.Context, tx pgx.Tx, o slo.Objective, env string, span slo.Period, wrong []slo.Difference, actor string, now time.Time) error {
+	var minutes []time.Time
+	for _, d := range wrong {
+		if d.Span == "minute" {
+			minutes = append(minutes, d.At)
 		}
-		if len(minutes) > 0 {
-			if _, err := tx.Exec(ctx, fixMinutesSQL, pgx.StrictNamedArgs{"service": o.Service, "env": env, "at": minutes}); err != nil {
-				return err
-			}
+	}
+	if len(minutes) > 0 {
+		if _, err := tx.Exec(ctx, fixMinutesSQL, pgx.StrictNamedArgs{"service": o.Service, "env": env, "at": minutes}); err != nil {
+			return fmt.Errorf("put minutes right: %w", err)
 		}
-		if _, err := tx.Exec(ctx, markSpanSQL, pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": span.From, "to": span.To}); err != nil {
-			return err
-		}
-		return auditIn(ctx, tx, auth.Entry{At: now, Actor: actor, Action: "slo.recompute", Object: o.Service + "/" + o.ID + "/" + env,
-			Detail: fmt.Sprintf("%s to %s, %d sums were wrong", span.From.Format(time.RFC3339), span.To.Format(time.RFC3339), len(wrong))})
-	})
-	if err != nil {
+	}
+	if _, err := tx.Exec(ctx, markSpanSQL, pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": span.From, "to": span.To}); err != nil {
+		return fmt.Errorf("mark hours: %w", err)
+	}
+	if err := sumMarked(ctx, tx); err != nil {
 		return err
 	}
-	return s.RollUp(ctx)
-}
-
-const revisionsSQL = `
-select id, service, '' as title, '' as owner, target_ppb, window_s, at as since, revision, text, terms, null::timestamptz as counted_at
-from objective_revision where id = @id order by revision desc limit @limit`
-
-// Revisions lists what an objective has promised, the latest first; Since is when
-// each began.
-func (s *Store) Revisions(ctx context.Context, id string, limit int) ([]slo.Objective, error) {
-	rows, err := s.db.Query(ctx, revisionsSQL, pgx.StrictNamedArgs{"id": id, "limit": limit})
-	if err != nil {
-		return nil, fmt.Errorf("revisions of %s: %w", id, err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[objectiveRow])
-	if err != nil {
-		return nil, fmt.Errorf("revisions of %s: %w", id, err)
-	}
-	out := make([]slo.Objective, len(found))
-	for i, r := range found {
-		if out[i], err = r.value(); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// Backtest runs o under p over what is kept: by minutes as far back as those are,
-// else by hours. It says how fine it could look.
-func (s *Store) Backtest(ctx context.Context, o slo.Objective, p slo.Policy, env string, from, to time.Time) (slo.Backtest, error) {
-	if o.Spec().Indicator.Kind == slo.Composite {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w: composites are not replayed; replay their members", o.ID, slo.ErrTerms)
-	}
-	start, _, _ := o.At(from).Span(from)
-	step := time.Minute
-	if o.Sliced() {
-		start = start.Add(-o.Spec().Indicator.Limit)
-	}
-	var oldest *time.Time
-	err := s.db.QueryRow(ctx, `select min(at) from service_minute where service = @service and env = @env`,
-		pgx.StrictNamedArgs{"service": o.Service, "env": env}).Scan(&oldest)
-	if err != nil {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w", o.ID, err)
-	}
-	var firstHour *time.Time
-	if err := s.db.QueryRow(ctx, `select min(at) from service_hour where service = @service and env = @env`,
-		pgx.StrictNamedArgs{"service": o.Service, "env": env}).Scan(&firstHour); err != nil {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w", o.ID, err)
-	}
-	from, to = from.Truncate(time.Minute), to.Truncate(time.Minute)
-	if oldest != nil && firstHour != nil && oldest.After(start) && firstHour.Before(oldest.Truncate(time.Hour)) {
-		if o.Sliced() {
-			return slo.Backtest{}, fmt.Errorf("backtest %s: %w: slices need minutes, which are kept from %s on only", o.ID, slo.ErrTerms, slo.Clock(*oldest))
-		}
-		step = time.Hour
-		from, to, start = from.Truncate(time.Hour), to.Truncate(time.Hour), start.Truncate(time.Hour)
-	}
-	slots, err := series(ctx, s.db, o, env, start, to, step)
-	if err != nil {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w", o.ID, err)
-	}
-	return slo.Try(o, p, slots, from, to, step), nil
+	return auditIn(ctx, tx, auth.Entry{At: now, Actor: actor, Action: "slo.recompute", Object: o.Service + "/" + o.ID + "/" + env,
+		Detail: fmt.Sprintf("%s to %s, %d sums were wrong", span.From.Format(time.RFC3339), span.To.Format(time.RFC3339), len(wrong))})
 }

@@ -78,32 +78,37 @@ func (s *Store) RollUp(ctx context.Context) error {
 		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(@key)`, pgx.StrictNamedArgs{"key": rollLock}).Scan(&mine); err != nil || !mine {
 			return err
 		}
-		rows, err := tx.Query(ctx, takeDirtySQL)
-		if err != nil {
-			return err
-		}
-		marks, err := pgx.CollectRows(rows, pgx.RowToStructByName[hourKey])
-		if err != nil || len(marks) == 0 {
-			return err
-		}
-		var keys hourKeys
-		seen := map[hourKey]bool{}
-		for _, m := range marks {
-			m.At = m.At.UTC()
-			if seen[m] {
-				continue
-			}
-			seen[m] = true
-			keys.service, keys.env, keys.at = append(keys.service, m.Service), append(keys.env, m.Env), append(keys.at, m.At)
-		}
-		if _, err := tx.Exec(ctx, rollHoursSQL, keys.args()); err != nil {
-			return fmt.Errorf("sum hours: %w", err)
-		}
-		if _, err := tx.Exec(ctx, rollDaysSQL, keys.args()); err != nil {
-			return fmt.Errorf("sum days: %w", err)
-		}
-		return rollSlices(ctx, tx, keys)
+		return sumMarked(ctx, tx)
 	})
+}
+
+// sumMarked takes the marks and sums what they name. The caller holds rollLock.
+func sumMarked(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, takeDirtySQL)
+	if err != nil {
+		return fmt.Errorf("take marks: %w", err)
+	}
+	marks, err := pgx.CollectRows(rows, pgx.RowToStructByName[hourKey])
+	if err != nil || len(marks) == 0 {
+		return err
+	}
+	var keys hourKeys
+	seen := map[hourKey]bool{}
+	for _, m := range marks {
+		m.At = m.At.UTC()
+		if seen[m] {
+			continue
+		}
+		seen[m] = true
+		keys.service, keys.env, keys.at = append(keys.service, m.Service), append(keys.env, m.Env), append(keys.at, m.At)
+	}
+	if _, err := tx.Exec(ctx, rollHoursSQL, keys.args()); err != nil {
+		return fmt.Errorf("sum hours: %w", err)
+	}
+	if _, err := tx.Exec(ctx, rollDaysSQL, keys.args()); err != nil {
+		return fmt.Errorf("sum days: %w", err)
+	}
+	return rollSlices(ctx, tx, keys)
 }
 
 const pruneSumsSQL = `
