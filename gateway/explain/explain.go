@@ -6,6 +6,9 @@ package explain
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"breakwater/gateway/config"
@@ -61,7 +64,7 @@ type Try struct {
 	Failure   string `json:"failure,omitempty"`
 	LatencyMS int64  `json:"latency_ms"`
 	// Steps are the conditions and gates in the order in which they are asked.
-	Steps []retry.Step `json:"steps"`
+	Steps []Step `json:"steps"`
 	// What was decided after it: what matched, and why no retry follows.
 	Reason string `json:"decision_reason,omitempty"`
 	Skip   string `json:"skip_reason,omitempty"`
@@ -70,6 +73,13 @@ type Try struct {
 	// Recorded is what the gateway decided when it happened, where the sample is a
 	// captured event.
 	Recorded *Recorded `json:"recorded,omitempty"`
+}
+
+// Step is a step of the engine. Where a condition did not match, Saw is what was
+// there in place of what it looks for.
+type Step struct {
+	retry.Step
+	Saw string `json:"saw,omitempty"`
 }
 
 // Agreed is an answer's place in its upstream's contract.
@@ -209,7 +219,7 @@ func (a *Answer) take(early, late outcome) {
 		}
 		t := Try{
 			RetryNumber: n, WaitMS: span(e.wait, l.wait), BeginsMS: span(e.begins, l.begins),
-			Failure: string(e.facts.Kind), LatencyMS: e.facts.Took.Milliseconds(), Steps: e.steps,
+			Failure: string(e.facts.Kind), LatencyMS: e.facts.Took.Milliseconds(), Steps: told(e),
 			Reason: e.decision.Reason, Skip: e.skip,
 		}
 		if e.facts.Kind == "" {
@@ -267,6 +277,50 @@ func (a *Answer) agreed(cfg *config.Config, o outcome) {
 
 func (a *Answer) note(format string, args ...any) {
 	a.Notes = append(a.Notes, fmt.Sprintf(format, args...))
+}
+
+// told are the steps after a try, with what was there where a condition failed.
+func told(c call) []Step {
+	out := make([]Step, len(c.steps))
+	for i, s := range c.steps {
+		out[i].Step = s
+		if s.OK || s.Rule < 0 {
+			continue
+		}
+		names := []string{}
+		switch name, _, _ := strings.Cut(strings.TrimPrefix(s.Detail, "header "), "="); {
+		case strings.HasPrefix(s.Detail, "header "):
+			names = []string{name}
+		case s.Name == string(retry.RetryAfterHeader):
+			names = []string{"Retry-After"}
+		case s.Name == "backpressure_signal": // either of them
+			names = []string{"X-Backend-Status", "Retry-After"}
+		case s.Name == string(retry.StatusCodeMatch):
+			out[i].Saw = strconv.Itoa(c.facts.StatusOf())
+			continue
+		default:
+			continue
+		}
+		out[i].Saw = c.saw(names)
+	}
+	return out
+}
+
+// saw lists the fields of the answer that are called one of names.
+func (c *call) saw(names []string) string {
+	if c.facts.Head == nil {
+		return "no answer"
+	}
+	var out []string
+	for _, f := range c.facts.Head.Fields() {
+		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, f.Name) }) {
+			out = append(out, fmt.Sprintf("%s: %q", f.Name, f.Value))
+		}
+	}
+	if len(out) == 0 {
+		return "no " + strings.Join(names, " and no ")
+	}
+	return strings.Join(out, ", ")
 }
 
 func span(a, b time.Duration) [2]int64 { return [2]int64{a.Milliseconds(), b.Milliseconds()} }

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-
-	"breakwater/gateway/policy/retry"
 )
 
 // Text writes a for people.
@@ -105,14 +103,14 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-func stepHead(s retry.Step) string {
+func stepHead(s Step) string {
 	if s.Rule >= 0 {
 		return fmt.Sprintf("  rule %d", s.Rule+1)
 	}
 	return "  " + s.Role
 }
 
-func stepText(s retry.Step) string {
+func stepText(s Step) string {
 	if s.Role == "gate" {
 		if s.OK {
 			return s.Name + ": open"
@@ -128,6 +126,10 @@ func stepText(s retry.Step) string {
 		return fmt.Sprintf("%s%s: matches, %s", role, s.Name, s.Detail)
 	case s.OK:
 		return fmt.Sprintf("%s%s: matches", role, s.Name)
+	case s.Saw != "" && strings.HasPrefix(s.Detail, "header "):
+		return fmt.Sprintf("%s%s: no, %s is wanted and there is %s", role, s.Name, strings.TrimPrefix(s.Detail, "header "), s.Saw)
+	case s.Saw != "":
+		return fmt.Sprintf("%s%s: no, there is %s", role, s.Name, s.Saw)
 	case s.Detail != "":
 		return fmt.Sprintf("%s%s: no, %s", role, s.Name, s.Detail)
 	}
