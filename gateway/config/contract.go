@@ -71,7 +71,8 @@ func (p *parser) checkAnswers(c *contract.Resilience, at contractPlaces) {
 			}
 		}
 		for _, status := range retriedStatuses(&r.Retry) {
-			if !slices.ContainsFunc(c.Answers, func(a contract.Answer) bool { return a.Status == status }) {
+			// These two stand for the lack of an answer too, of which nobody can agree.
+			if status != 502 && status != 504 && !slices.ContainsFunc(c.Answers, func(a contract.Answer) bool { return a.Status == status }) {
 				unagreed[status] = append(unagreed[status], r.Name)
 			}
 		}

@@ -19,7 +19,7 @@ name: order-get
 service: order
 match: {path: /orders}
 upstream: order
-retry: {enabled: true, max_retries: 2, per_try_timeout: 800ms, retry_on_status: [502, 503], backoff_base: 250ms, fallback_strategy: pass_through}
+retry: {enabled: true, max_retries: 2, per_try_timeout: 800ms, retry_on_status: [502, 503, 507], backoff_base: 250ms, fallback_strategy: pass_through}
 ---
 apiVersion: breakwater/v1
 kind: Route
@@ -27,7 +27,7 @@ name: order-put
 service: order
 match: {path: /put}
 upstream: order
-retry: {enabled: true, max_retries: 2, per_try_timeout: 800ms, retry_on_status: [502, 503], backoff_base: 250ms, fallback_strategy: return_503}
+retry: {enabled: true, max_retries: 2, per_try_timeout: 800ms, retry_on_status: [502, 503, 507], backoff_base: 250ms, fallback_strategy: return_503}
 ---
 apiVersion: breakwater/v1
 kind: ResilienceContract
@@ -40,7 +40,7 @@ answers:
 // do otherwise and why: by asking the engine that serves.
 func TestContractAgainstPolicies(t *testing.T) {
 	overloaded := `  - {status: 503, header: {key: x-backend-status, value: overloaded}, meaning: the pool is exhausted, reaction: retry}` + "\n"
-	bad := `  - {status: 502, meaning: it is being deployed, reaction: retry}` + "\n"
+	bad := `  - {status: 507, meaning: it is being deployed, reaction: retry}` + "\n"
 	tests := []struct {
 		name    string
 		answers string
@@ -51,14 +51,14 @@ func TestContractAgainstPolicies(t *testing.T) {
 		{"a bare 503 is not asked again", overloaded + bad + "  - {status: 503, meaning: down, reaction: retry}\n",
 			[]string{"29:5: answers[2]: 503 is agreed to be asked again, but each of routes order-get, order-put does not ask again (secondary_unmatched) [W-CONTRACT]"}},
 		{"but may be passed on", overloaded + bad + "  - {status: 503, meaning: down, reaction: never}\n", nil},
-		{"what is agreed never to be asked again", overloaded + "  - {status: 502, meaning: a bug, reaction: never}\n",
-			[]string{"28:5: answers[1]: 502 is agreed to be never asked again, but each of routes order-get, order-put asks again (status_code_match=502) [W-CONTRACT]"}},
+		{"what is agreed never to be asked again", overloaded + "  - {status: 507, meaning: a bug, reaction: never}\n",
+			[]string{"28:5: answers[1]: 507 is agreed to be never asked again, but each of routes order-get, order-put asks again (status_code_match=507) [W-CONTRACT]"}},
 		{"a status nobody lists", overloaded + bad + "  - {status: 500, meaning: busy, reaction: retry}\n",
 			[]string{"29:5: answers[2]: 500 is agreed to be asked again, but each of routes order-get, order-put does not ask again (status_not_listed) [W-CONTRACT]"}},
 		{"a fallback that nobody has", overloaded + bad + "  - {status: 429, meaning: too fast, reaction: fallback}\n",
 			[]string{"29:5: answers[2]: 429 is agreed to be replaced by a fallback, but each of routes order-get, order-put passes it on [W-CONTRACT]"}},
 		{"a status without a word", overloaded,
-			[]string{"25:11: upstream: says nothing of 502, which routes order-get, order-put have asked again (add an answer with status: 502) [W-CONTRACT]"}},
+			[]string{"25:11: upstream: says nothing of 507, which routes order-get, order-put have asked again (add an answer with status: 507) [W-CONTRACT]"}},
 		{"a good answer that should be asked again", overloaded + bad + "  - {status: 202, meaning: not yet, reaction: retry}\n",
 			[]string{"29:5: answers[2]: 202 is agreed to be asked again, but each of routes order-get, order-put takes it for good [W-CONTRACT]"}},
 	}
