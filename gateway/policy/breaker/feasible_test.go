@@ -81,3 +81,15 @@ func TestFeasibleIsWhatHappens(t *testing.T) {
 		}
 	}
 }
+
+func TestRateOfStats(t *testing.T) {
+	b := newBench(t, single())
+	b.calls(0, 2, 0, 20)
+	if got := b.Stats(at(2)).RateMilli; got != 10_000 {
+		t.Errorf("20 calls in the first 2 s are %d thousandths a second, want 10000", got)
+	}
+	b.calls(2, 20, 0, 90)
+	if got := b.Stats(at(19.99)).RateMilli; got != 5_000 {
+		t.Errorf("5 calls a second are %d thousandths a second, want 5000", got)
+	}
+}

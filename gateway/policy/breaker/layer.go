@@ -100,6 +100,7 @@ type Call struct {
 	status  int
 	open    bool // its result is not known yet
 	end     Result
+	at      time.Time // when the head came, where somebody said so
 }
 
 // enter asks for leave. The clock is read only where the start of the exchange,
@@ -120,7 +121,7 @@ func (b *Breaker) enter(x *exchange.Exchange, now time.Time) (*Call, *exchange.R
 	}
 	var ok bool
 	if c.permit, ok = b.Allow(now, c.shard); ok {
-		c.open, c.end, c.status = true, Ignored, 0
+		c.open, c.end, c.status, c.at = true, Ignored, 0, time.Time{}
 		return c, nil
 	}
 	b.calls.Put(c)
@@ -141,7 +142,7 @@ func (c *Call) Answered(x *exchange.Exchange, now time.Time, outcome retrylog.Ou
 func (c *Call) answered(x *exchange.Exchange, now time.Time, outcome retrylog.Outcome, status int) {
 	b := c.breaker
 	cfg := b.view.Load().cfg
-	c.status = status
+	c.status, c.at = status, now
 	c.end = judge(cfg, x, outcome, status)
 	// A stream has no end by which it could be judged in time: it counts as it begins.
 	whole := c.end != Success || status == 0 || x.Response.Tunnel != nil || x.IsEvents()
@@ -184,7 +185,12 @@ func judge(cfg *Config, x *exchange.Exchange, outcome retrylog.Outcome, status i
 func (c *Call) End(x *exchange.Exchange, o retrylog.Outcome) {
 	if c.open {
 		c.open = false
-		c.breaker.Done(time.Now(), c.shard, c.permit, c.final(x, o))
+		// A good call counts when its head came: that saves a reading of the clock.
+		r, now := c.final(x, o), c.at
+		if r != Success || c.permit.probe != 0 || now.IsZero() {
+			now = time.Now()
+		}
+		c.breaker.Done(now, c.shard, c.permit, r)
 	}
 	c.permit = Permit{}
 	c.breaker.calls.Put(c)

@@ -12,8 +12,11 @@ type Stats struct {
 	Total  int64 `json:"total"` // calls of the window
 	Failed int64 `json:"failed"`
 	Slow   int64 `json:"slow"`
-	Row    int64 `json:"row"`    // failures in a row
-	Streak int64 `json:"streak"` // windows in a row that breached
+	// RateMilli is the rate of those calls, in thousandths a second: what Feasible
+	// is to be asked about.
+	RateMilli int64 `json:"rate_milli"`
+	Row       int64 `json:"row"`    // failures in a row
+	Streak    int64 `json:"streak"` // windows in a row that breached
 
 	Refused   int64         `json:"refused"` // since the start
 	Probes    int64         `json:"probes"`  // since the start
@@ -44,6 +47,8 @@ func (b *Breaker) Stats(now time.Time) Stats {
 		s.Level = b.decayed(v.cfg, t)
 		c := v.ring.Sum(now)
 		s.Total, s.Failed, s.Slow = c.Total, c.Failed, c.Slow
+		counted := min(v.cfg.span(), max(t-b.since, int64(v.cfg.Bucket)))
+		s.RateMilli = int64(float64(c.Total) * 1000 * float64(time.Second) / float64(counted))
 	case Open:
 		s.OpenLeft = time.Duration(v.until - t)
 	case HalfOpen:
