@@ -164,10 +164,10 @@ func TestQueue(t *testing.T) {
 			synctest.Wait()
 			return x, out
 		}
+		_, d := ask("")
 		first, a := ask("critical")
 		_, b := ask("critical")
 		_, c := ask("critical")
-		_, d := ask("")
 		if r := <-c; r.err == nil || r.after != 0 {
 			t.Errorf("a third in a queue of two: %+v", r)
 		}
@@ -193,6 +193,40 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%d left", n)
 		}
 	})
+}
+
+// A place that is free before its waiter stands in line is found all the same.
+func TestQueueFindsAFreePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{Kind: Fixed, Max: 1, Queue: 1}, time.Now(), Deps{})
+		start := time.Now()
+		if got, err := l.waiting.acquire(get(), time.Second); !got || err != nil || time.Since(start) != 0 {
+			t.Errorf("%v, %v after %v", got, err, time.Since(start))
+		}
+	})
+}
+
+// A client that leaves at the moment in which it is given a place gives it back.
+func TestQueueAndCancelAtOnce(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Config{Kind: Fixed, Max: 1, Queue: 1, QueueWait: time.Second}
+			l := New(cfg, time.Now(), Deps{})
+			svc := Layer(cfg, l)(exchange.Func(ok))
+			holder, x := get(), get()
+			_ = svc.Serve(holder)
+			x.Event.Tier = "critical"
+			token := x.Token()
+			go func() { _ = svc.Serve(x); x.End(retrylog.ClientAbort) }()
+			synctest.Wait()
+			holder.End(retrylog.OK)
+			token.Cancel(exchange.ErrClientGone)
+			synctest.Wait()
+			if n, _, _ := l.Load(); n != 0 {
+				t.Fatalf("%d places are lost", n)
+			}
+		})
+	}
 }
 
 // Clients that leave the queue, and places that are given at the same moment, lose

@@ -151,6 +151,20 @@ func TestNothingMovesBetween(t *testing.T) {
 	}
 }
 
+// A limit that is lowered for a probe says nothing of the load: who is shed stays.
+func TestProbesMoveNothing(t *testing.T) {
+	steady := false
+	s := New(Config{}, epoch, Deps{Pressure: func() (int64, int64, bool) { return 3, 3, steady }})
+	_, at := stress(s, interval, 8, 500)
+	if got := s.Stats(epoch.Add(at)).SharePPM[1]; got != 0 {
+		t.Errorf("while a probe lasts the share moved to %d", got)
+	}
+	steady = true
+	if _, at = stress(s, at, 8, 500); s.Stats(epoch.Add(at)).SharePPM[1] == 0 {
+		t.Error("after it the share does not move")
+	}
+}
+
 // The edge lies where as much of the traffic as is wanted lies below it, also where
 // there is one caller only.
 func TestEdge(t *testing.T) {
