@@ -12,6 +12,7 @@ import (
 
 	"breakwater/gateway"
 	"breakwater/gateway/config"
+	"breakwater/gateway/policy/breaker"
 	"breakwater/gateway/policy/retry"
 	"breakwater/internal/retrylog"
 )
@@ -344,6 +345,30 @@ func TestRetryOverBalance(t *testing.T) {
 			if status != 200 {
 				t.Fatalf("%d", status)
 			}
+		}
+	})
+}
+
+// R23, the rest of it: an answer cut in its body is a failure to the breaker,
+// though its head said 200, and no try follows it.
+func TestPolicies_R23_Breaker(t *testing.T) {
+	cut := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, strings.Repeat("x", 40))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	once := breaker.Default()
+	once.Windows, once.MinRequests = 1, 1
+	cfg := ponytail("cut:1")
+	cfg.Services = []config.Service{{Name: "order", Breaker: &once}}
+	inTown(t, cfg, map[string]http.HandlerFunc{"cut:1": cut}, func(t *testing.T, w *town) {
+		status, text, _, _, ev := w.do(t, "GET", "")
+		if status != 200 || len(text) != 40 || len(ev.Tries) != 1 || ev.Outcome != retrylog.UpstreamFailure {
+			t.Errorf("%d with %d bytes, event %+v", status, len(text), ev)
+		}
+		if status, _, _, _, ev := w.do(t, "GET", ""); status != 503 || ev.Outcome != retrylog.LocalRefusal || w.calls["cut:1"].Load() != 1 {
+			t.Errorf("the next request: %d after %d calls, event %+v", status, w.calls["cut:1"].Load(), ev)
 		}
 	})
 }
