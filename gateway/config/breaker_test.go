@@ -175,3 +175,38 @@ func FuzzBreaker(f *testing.F) {
 		}
 	})
 }
+
+// The samples of the page are what it says they are.
+func TestBreakerPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/breaker.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := func(lang string) string {
+		_, rest, ok := strings.Cut(string(page), "```"+lang+"\n")
+		text, _, end := strings.Cut(rest, "```")
+		if !ok || !end {
+			t.Fatalf("no %s on the page", lang)
+		}
+		return text
+	}
+	c, log := parse(sample("yaml"))
+	if errs := log.Errors(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	want := breaker.Default()
+	want.SlowAfter, want.SlowPPM = 2*time.Second, 500_000
+	if got := c.Services[0].Breaker; got == nil || !reflect.DeepEqual(*got, want) {
+		t.Errorf("what is said to be shipped is %+v, want %+v", got, want)
+	}
+	if got := c.Services[1].Breaker; got == nil || got.Rule != breaker.Dual || got.Mode != breaker.Or || got.Consecutive != 20 {
+		t.Errorf("dual is %+v", got)
+	}
+	if got := c.Upstreams[0].Breaker; got == nil || got.Windows != 1 || got.HalfOpen.PassWindows != 2 || got.HalfOpen.Window != 5*time.Second {
+		t.Errorf("of the endpoints %+v", got)
+	}
+	mesh, _, meshLog := breakerOf(t, "circuitbreaker.json", sample("json"))
+	if all := meshLog.All(); len(all) > 0 || mesh.OpenFor != 30*time.Second || !mesh.HalfOpen.Simple {
+		t.Errorf("%+v %v", mesh, all)
+	}
+}
