@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"breakwater/gateway/exchange"
 	"breakwater/gateway/policy/breaker"
+	"breakwater/gateway/policy/fallback"
 	"breakwater/internal/conf"
 )
 
@@ -278,4 +280,27 @@ func bareBreaker(n conf.Node, def breaker.Config) (cfg breaker.Config, degrade c
 	degrade = m.Get("degradeAction")
 	m.Done()
 	return c, degrade
+}
+
+// meshDegrade reads the degradeAction of a circuitbreaker file: a type, and for
+// return_default the value that is answered as JSON.
+func meshDegrade(n conf.Node) fallback.Config {
+	m := n.Map()
+	c := fallback.Config{OnOpen: true, Action: fallback.Action(m.Need("type").Enum("",
+		string(fallback.ReturnDefault), string(fallback.LastGood), string(fallback.FailFast)))}
+	value := m.Get("value")
+	switch {
+	case c.Action != fallback.ReturnDefault:
+	case !value.Present():
+		value.Errorf("must be given with type: return_default").Coded("E-MISSING")
+	default:
+		c.Default = fallback.Answer{
+			Status: 200, Body: value.JSON(), Head: []exchange.Field{{Name: "Content-Type", Value: "application/json"}},
+		}
+		if len(c.Default.Body) > maxDefault {
+			value.Errorf("must have at most %d KiB, got %d bytes", maxDefault>>10, len(c.Default.Body))
+		}
+	}
+	m.Done()
+	return c
 }

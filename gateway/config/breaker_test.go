@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"breakwater/gateway/policy/breaker"
+	"breakwater/gateway/policy/fallback"
 	"breakwater/internal/conf"
 )
 
@@ -208,5 +209,38 @@ func TestBreakerPage(t *testing.T) {
 	mesh, _, meshLog := breakerOf(t, "circuitbreaker.json", sample("json"))
 	if all := meshLog.All(); len(all) > 0 || mesh.OpenFor != 30*time.Second || !mesh.HalfOpen.Simple {
 		t.Errorf("%+v %v", mesh, all)
+	}
+}
+
+// The file of the mesh as it stands in etcd, what it answers while open included:
+// it is for every service and route without a word of its own.
+func TestMeshBreakerFile(t *testing.T) {
+	const mesh = `---
+{"windowSeconds": 10, "bucketSizeMs": 500, "errorRateThreshold": 0.3, "minRequestCount": 20, "openRecoverySeconds": 30,
+ "halfOpenMaxCalls": 5, "degradeAction": {"type": "return_default", "value": {"items": []}},
+ "countErrorStatusCodes": [500, 502, 503, 504], "ignoreStatusCodes": [429, 408]}
+`
+	c, log := parse(head + mesh)
+	if all := log.Errors(); len(all) > 0 {
+		t.Fatal(all)
+	}
+	want := breaker.Default()
+	want.OpenFor, want.HalfOpen.Simple = 30*time.Second, true
+	s := c.AllServices()[0]
+	if got := s.BreakerConfig(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	d := c.Routes[0].Degrade
+	if d.Action != fallback.ReturnDefault || !d.OnOpen || d.Default.Status != 200 || d.Default.Body != `{"items":[]}` || d.Default.Head[0].Value != "application/json" {
+		t.Errorf("degrade %+v", d)
+	}
+	for text, said := range map[string]string{
+		`{"type": "return_default"}`: "value: must be given", `{"type": "nothing"}`: "must be return_default, last_good or fail_fast",
+		`{"type": "last_good", "values": 1}`: "did you mean value?", `"fail_fast"`: "must be a map",
+	} {
+		_, log := parse(head + "---\n{\"windowSeconds\": 10, \"degradeAction\": " + text + "}\n")
+		if err := log.Err(); err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: %v, want %q", text, err, said)
+		}
 	}
 }

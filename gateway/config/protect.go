@@ -2,7 +2,6 @@ package config
 
 import (
 	"breakwater/gateway/policy/breaker"
-	"breakwater/gateway/policy/fallback"
 	"breakwater/internal/conf"
 )
 
@@ -63,19 +62,14 @@ func upstreamBreaker(n conf.Node, u *Upstream) {
 // of their service says, or the bare one.
 func (p *parser) settleDegrade() {
 	for service, at := range p.protection.degrade {
-		action := fallback.Action(at.Enum("", string(fallback.ReturnDefault), string(fallback.LastGood), string(fallback.FailFast)))
+		degrade := meshDegrade(at)
 		for i := range p.cfg.Routes {
 			r := &p.cfg.Routes[i]
 			_, named := p.protection.degrade[r.Service]
-			if p.routes[i].ownDegrade || action == "" || r.Service != service && (service != "" || named) {
+			if p.routes[i].ownDegrade || degrade.Action == "" || r.Service != service && (service != "" || named) {
 				continue
 			}
-			if action == fallback.ReturnDefault {
-				at.Warnf("says return_default, and route %s has no answer to return: it fails fast", r.Name).
-					Hint("write degrade: {action: return_default, default: {...}} in the route").Coded("W-DEGRADE")
-				continue
-			}
-			r.Degrade = fallback.Config{Action: action, OnOpen: true}
+			r.Degrade = degrade
 		}
 	}
 }

@@ -325,3 +325,22 @@ func walk(t *testing.T, n Node, depth int) {
 		walk(t, e.Value, depth+1)
 	}
 }
+
+func TestJSON(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{`{v: {}}`, `{}`}, {`{v: {"b": [1, "x", true, null], "a": 0.5}}`, `{"a":0.5,"b":[1,"x",true,null]}`}, {`{v: text}`, `"text"`}, {`{w: 1}`, `null`},
+	}
+	for _, tt := range tests {
+		said := decoded(t, tt.text, func(n Node) {
+			if got := n.Map().Get("v").JSON(); got != tt.want {
+				t.Errorf("%s is %s, want %s", tt.text, got, tt.want)
+			}
+		})
+		if said != "" {
+			t.Errorf("%s: %s", tt.text, said)
+		}
+	}
+	if said := decoded(t, "{v: {1: 2}}", func(n Node) { n.Map().Get("v").JSON() }); !strings.Contains(said, "must be JSON") {
+		t.Errorf("a map by numbers: %q", said)
+	}
+}

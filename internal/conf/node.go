@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -223,6 +224,20 @@ func (n Node) Entries() []Entry {
 		out = append(out, Entry{k, m.node.child(k, m.node.n.Content[i+1])})
 	}
 	return out
+}
+
+// JSON writes what stands here as JSON, for values that are somebody else's.
+func (n Node) JSON() string {
+	var v any
+	if n.n == nil || n.n.Decode(&v) != nil {
+		return "null"
+	}
+	text, err := json.Marshal(v)
+	if err != nil { // a map by numbers, say
+		n.Errorf("must be JSON, got %s", n.what())
+		return "null"
+	}
+	return string(text)
 }
 
 // nearest returns the word of known that a typing mistake makes of got, or "".
