@@ -38,6 +38,26 @@ from (
 ) part
 group by 2 order by 2`
 
+// Of a plain objective three sums do, where all of them are twenty-two.
+const (
+	plainSpansSQL = `
+select date_bin(@step::interval, at, @from::timestamptz) as at, sum(good + bad)::bigint as valid, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad
+from service_minute where service = @service and env = @env and at >= @from and at < @to
+group by 1 having sum(good + bad) > 0 order by 1`
+	plainHourSpansSQL = `
+select date_bin(@step::interval, at, @from::timestamptz) as at, sum(good + bad)::bigint as valid, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad
+from (
+    select at, good, bad, chaos_bad from service_hour h
+    where service = @service and env = @env and at >= @from and at < @to
+      and not exists (select from slo_dirty d where d.service = h.service and d.env = h.env and d.at = h.at)
+    union all
+    select m.at, m.good, m.bad, m.chaos_bad
+    from (select distinct at from slo_dirty where service = @service and env = @env and at >= @from and at < @to) d
+    join service_minute m on m.service = @service and m.env = @env and m.at >= d.at and m.at < d.at + interval '1 hour'
+) part
+group by 1 having sum(good + bad) > 0 order by 1`
+)
+
 // querier is a pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -53,16 +73,18 @@ type slotRow struct {
 // series returns what was counted of o in steps of [from, to), those with events
 // only. step is in whole minutes.
 func series(ctx context.Context, q querier, o slo.Objective, env string, from, to time.Time, step time.Duration) ([]slo.Slot, error) {
-	sql, args := spansSQL, pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": from, "to": to, "step": step}
+	args := pgx.StrictNamedArgs{"service": o.Service, "env": env, "from": from, "to": to, "step": step}
+	hourly := step%time.Hour == 0 && from.Truncate(time.Hour).Equal(from) && to.Truncate(time.Hour).Equal(to)
+	sql, plain := spansSQL, plainSpansSQL
 	switch {
-	case step == time.Minute && o.Plain():
-		delete(args, "step")
-		return plainMinutes(ctx, q, o, args)
 	case step == time.Minute:
-		sql = minuteCountsSQL
+		sql, plain = minuteCountsSQL, minutesSQL
 		delete(args, "step")
-	case step%time.Hour == 0 && from.Truncate(time.Hour).Equal(from) && to.Truncate(time.Hour).Equal(to):
-		sql = hourSpansSQL
+	case hourly:
+		sql, plain = hourSpansSQL, plainHourSpansSQL
+	}
+	if o.Plain() {
+		return plainSeries(ctx, q, o, plain, args, step)
 	}
 	rows, err := q.Query(ctx, sql, args)
 	if err != nil {
@@ -83,19 +105,19 @@ func series(ctx context.Context, q querier, o slo.Objective, env string, from, t
 	return out, nil
 }
 
-func plainMinutes(ctx context.Context, q querier, o slo.Objective, args pgx.StrictNamedArgs) ([]slo.Slot, error) {
-	rows, err := q.Query(ctx, minutesSQL, args)
+func plainSeries(ctx context.Context, q querier, o slo.Objective, sql string, args pgx.StrictNamedArgs, step time.Duration) ([]slo.Slot, error) {
+	rows, err := q.Query(ctx, sql, args)
 	if err != nil {
-		return nil, fmt.Errorf("read the minutes of %s: %w", o.Service, err)
+		return nil, fmt.Errorf("read the series of %s: %w", o.Service, err)
 	}
 	var out []slo.Slot
 	var r slotRow
 	_, err = pgx.ForEachRow(rows, []any{&r.At, &r.Valid, &r.Bad, &r.ChaosBad}, func() error {
-		out = append(out, slo.Slot{At: r.At.UTC(), For: time.Minute, Valid: r.Valid, Bad: r.Bad, ChaosBad: r.ChaosBad})
+		out = append(out, slo.Slot{At: r.At.UTC(), For: step, Valid: r.Valid, Bad: r.Bad, ChaosBad: r.ChaosBad})
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the minutes of %s: %w", o.Service, err)
+		return nil, fmt.Errorf("read the series of %s: %w", o.Service, err)
 	}
 	return out, nil
 }
@@ -103,12 +125,6 @@ func plainMinutes(ctx context.Context, q querier, o slo.Objective, args pgx.Stri
 // ReadMinutes returns what was counted of o minute by minute.
 func (s *Store) ReadMinutes(ctx context.Context, o slo.Objective, env string, from, to time.Time) ([]slo.Slot, error) {
 	return series(ctx, s.db, o, env, from, to, time.Minute)
-}
-
-// ReadHours returns what was counted of o hour by hour, hours being kept long
-// after their minutes.
-func (s *Store) ReadHours(ctx context.Context, o slo.Objective, env string, from, to time.Time) ([]slo.Slot, error) {
-	return series(ctx, s.db, o, env, from.Truncate(time.Hour), to.Truncate(time.Hour), time.Hour)
 }
 
 const topRoutesSQL = `
