@@ -50,7 +50,7 @@ func newSimulation(cfg *config.Config, r config.Route, endpoints int, s *Sample)
 	if peer, err := netip.ParseAddr(s.Peer); err == nil {
 		trusted = slices.ContainsFunc(cfg.Gateway.TrustedPeers, func(p netip.Prefix) bool { return p.Contains(peer.Unmap()) })
 	}
-	m.inbound = retry.ParseCount(s.Headers.Get("Retry-Count"))
+	m.inbound = exchange.RetryCount(s.Headers.Get("Retry-Count"))
 	deadline, told := milliseconds(s.Headers.Get("X-Breakwater-Deadline-Ms"))
 	if !trusted && (m.inbound > 0 || told) {
 		m.note("%s is not a trusted peer: its Retry-Count and deadline are not believed", s.Peer)

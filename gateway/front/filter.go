@@ -67,7 +67,7 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 		q.Upgrade = "websocket"
 	}
 	if trusted {
-		x.InboundRetries = smallInt(q.Head.Get("Retry-Count"))
+		x.InboundRetries = exchange.RetryCount(q.Head.Get("Retry-Count"))
 		// 0 is a deadline too: nobody waits any more.
 		if v := q.Head.Get("X-Breakwater-Deadline-Ms"); v == "0" || smallInt(v) > 0 {
 			x.SetDeadline(x.Event.Start.Add(time.Duration(smallInt(v)) * time.Millisecond))

@@ -368,18 +368,3 @@ func FuzzExplain(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseCount(f *testing.F) {
-	for _, s := range []string{"", "0", "1", "99", "100", "-1", "1e3", "99999999999999999999", " 1"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		n := ParseCount(s)
-		if n < 0 || n > mostCount {
-			t.Fatalf("%q is %d", s, n)
-		}
-		if n > 0 && !digits(s) {
-			t.Fatalf("%q is %d, though it is no number", s, n)
-		}
-	})
-}

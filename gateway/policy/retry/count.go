@@ -9,26 +9,7 @@ import (
 // The Retry-Count header goes both ways: on a request it says how many retries
 // the path has made so far, on an answer how many were spent below. One layer of
 // a path retries, because every other one sees that it did.
-const (
-	countHeader = "Retry-Count"
-	mostCount   = 99
-)
-
-// ParseCount reads a Retry-Count; what is none counts as 0.
-func ParseCount(v string) int {
-	if v == "" || len(v) > 9 || !digits(v) {
-		return countOver(v)
-	}
-	n, _ := strconv.Atoi(v) // nine digits fit
-	return min(n, mostCount)
-}
-
-func countOver(v string) int {
-	if v != "" && digits(v) {
-		return mostCount
-	}
-	return 0
-}
+const countHeader = "Retry-Count"
 
 // tell writes a count into a head; none where there is nothing to tell.
 func tell(h *exchange.Head, n int) {
@@ -38,5 +19,5 @@ func tell(h *exchange.Head, n int) {
 		}
 		return
 	}
-	h.Set(countHeader, strconv.Itoa(min(n, mostCount)))
+	h.Set(countHeader, strconv.Itoa(min(n, exchange.MostRetries)))
 }

@@ -195,11 +195,3 @@ func FuzzParseRetryAfter(f *testing.F) {
 		}
 	})
 }
-
-func TestParseCount(t *testing.T) {
-	for in, want := range map[string]int{"": 0, "1": 1, "99": 99, "100": 99, "9999999999999999": 99, "-1": 0, "x": 0, "1 ": 0, "0": 0} {
-		if got := ParseCount(in); got != want {
-			t.Errorf("%q is %d, want %d", in, got, want)
-		}
-	}
-}

@@ -1,6 +1,10 @@
 package retry
 
-import "time"
+import (
+	"time"
+
+	"breakwater/gateway/exchange"
+)
 
 // gate is one of the questions between a failure and its retry. They are asked in
 // this order, and the first that says no is the skip_reason.
@@ -84,7 +88,7 @@ func (f *Facts) spentBelow() int {
 	if f.Head == nil || f.Kind != "" {
 		return 0
 	}
-	return ParseCount(f.Head.Get(countHeader))
+	return exchange.RetryCount(f.Head.Get(countHeader))
 }
 
 // pause is the wait with what the upstream asked for.

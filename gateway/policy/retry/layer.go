@@ -78,7 +78,7 @@ func (r *retrier) once(x *exchange.Exchange) error {
 	if x.Event.FirstStatus = x.Response.Judged(); x.Event.FirstStatus < 500 {
 		r.earn(start)
 	}
-	tell(&x.Response.Head, ParseCount(x.Response.Head.Get(countHeader)))
+	tell(&x.Response.Head, exchange.RetryCount(x.Response.Head.Get(countHeader)))
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (r *retrier) passes(x *exchange.Exchange, u *course) bool {
 	r.rate(retrylog.OK, u.start)
 	r.earn(u.start)
 	if spent, ok := x.Response.Head.Lookup(countHeader); ok {
-		tell(&x.Response.Head, ParseCount(spent))
+		tell(&x.Response.Head, exchange.RetryCount(spent))
 	}
 	return true
 }

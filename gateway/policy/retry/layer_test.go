@@ -263,7 +263,7 @@ func TestPolicies_V21(t *testing.T) {
 			inner.Reset()
 			inner.Request.Method = "GET"
 			inner.Request.Body.Set(nil, 0)
-			inner.InboundRetries = ParseCount(x.Request.Head.Get("Retry-Count"))
+			inner.InboundRetries = exchange.RetryCount(x.Request.Head.Get("Retry-Count"))
 			if err := hopB.Serve(inner); err != nil {
 				return err
 			}
