@@ -183,10 +183,12 @@ func (r *rated) Take(a limiter.Ask) (limiter.Grant, error) {
 		key: prefix + a.Key, done: make(chan struct{}, 1),
 		args: []any{r.units.rate, r.units.price, r.units.full, r.units.unit, a.Need, a.Want, a.Owed},
 	}
-	if err := r.store.ask(o, a.Wait); err != nil {
-		return limiter.Grant{}, err
+	waited, err := r.store.ask(o, a.Wait)
+	g := limiter.Grant{Waited: waited}
+	if err == nil { // else the flight may still write into o
+		g.Got, g.Retry, err = o.grant.Got, o.grant.Retry, o.err
 	}
-	return o.grant, o.err
+	return g, err
 }
 
 // prefix is of all our keys.
@@ -221,21 +223,21 @@ func gcd(a, b int64) int64 {
 var errLate = errors.New("quota store did not answer in time")
 
 // ask puts o into the next flight and waits for it.
-func (s *Store) ask(o *op, wait time.Duration) error {
+func (s *Store) ask(o *op, wait time.Duration) (waited time.Duration, err error) {
 	now := time.Now()
 	if int64(now.Sub(s.base)) < s.skip.Load() {
 		if err := s.away.Load(); err != nil {
-			return *err
+			return 0, *err
 		}
 	}
 	s.mu.Lock()
 	switch {
 	case s.closed:
 		s.mu.Unlock()
-		return limiter.ErrAway
+		return 0, limiter.ErrAway
 	case wait <= 0, len(s.queue) >= mostInFlight, s.flying && (s.failures > 0 || now.Sub(s.began) >= s.cfg.Late):
 		s.mu.Unlock()
-		return limiter.ErrBusy
+		return 0, limiter.ErrBusy
 	}
 	patient := !s.patient
 	if patient {
@@ -253,7 +255,6 @@ func (s *Store) ask(o *op, wait time.Duration) error {
 
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	err := error(nil)
 	select {
 	case <-o.done:
 	case <-timer.C:
@@ -268,7 +269,7 @@ func (s *Store) ask(o *op, wait time.Duration) error {
 		s.patient = false
 		s.mu.Unlock()
 	}
-	return err
+	return time.Since(now), err
 }
 
 // fly makes calls until nobody asks.

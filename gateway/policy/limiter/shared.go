@@ -27,6 +27,8 @@ type Ask struct {
 type Grant struct {
 	Got   int64
 	Retry time.Duration // where Got is 0: when Need tokens will be there
+	// Waited is how long the caller was held, with an error too.
+	Waited time.Duration
 }
 
 // Quota is a store of tokens that several gateways share.
@@ -211,6 +213,7 @@ func (s *Shared) Take(k KeyValue, cost int64, now time.Time, wait time.Duration)
 	ask.Key = t.cfg.Name + ":" + k.String()
 	s.asked.Add(1)
 	g, err := t.store.Take(ask)
+	at += int64(g.Waited) // else whoever waited would come too late for tokens of now
 	if err != nil {
 		v, away = s.without(t, h, cost, at, err)
 		if v.OK {

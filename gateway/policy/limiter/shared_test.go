@@ -17,6 +17,7 @@ type central struct {
 	err    error
 	asks   []Ask
 	during func() // while the answer is under way
+	waited time.Duration
 }
 
 func (c *central) Take(a Ask) (Grant, error) {
@@ -27,7 +28,7 @@ func (c *central) Take(a Ask) (Grant, error) {
 		c.during()
 	}
 	if c.err != nil {
-		return Grant{}, c.err
+		return Grant{Waited: c.waited}, c.err
 	}
 	c.tokens = max(c.tokens-a.Owed, 0)
 	if c.tokens < a.Need {
@@ -257,5 +258,18 @@ func TestOneTakesInAdvance(t *testing.T) {
 	take(s, 1, 0)
 	if c.asks[0].Want != 11 || other.Want != 1 {
 		t.Errorf("asked for %d and %d", c.asks[0].Want, other.Want)
+	}
+}
+
+// Whoever waited in vain is judged by the time it is then.
+func TestTheWaitCounts(t *testing.T) {
+	c := &central{err: ErrBusy}
+	s, _ := quotaOf(perSecond(40, 2), c) // a share of 20 a second, one at once
+	if !take(s, 1, 0).OK || take(s, 1, 10).OK {
+		t.Fatal("the share is not what it should be")
+	}
+	c.waited = 40 * time.Millisecond
+	if !take(s, 1, 10).OK {
+		t.Error("refused for a token that came while it waited")
 	}
 }
