@@ -322,3 +322,12 @@ func TestReconfigureKeepsWhatItCan(t *testing.T) {
 	b.calls(5, 6, 20, 0)
 	b.want(at(6), Open)
 }
+
+func TestQuietWindowEndsTheStreak(t *testing.T) {
+	b := newBench(t, Default())
+	b.calls(0, 10, 20, 0)
+	b.calls(20, 30, 20, 0) // nobody looked at the one between
+	b.want(at(30), Closed)
+	b.calls(30, 40, 20, 0)
+	b.want(at(40), Open)
+}
