@@ -170,7 +170,7 @@ func TestOverload(t *testing.T) {
 				light := []mix{{shed.Critical, 80, 20}, {shed.Default, 60, 100}, {shed.Sheddable, 20, 100}}
 				l.run(5*time.Second, light...)
 				l.reset()
-				l.run(6*time.Second, light...)
+				l.run(3*time.Second, light...)
 				l.group.Wait()
 				for tier := range l.tallies {
 					if got := l.share(tier); got < 0.97 {
