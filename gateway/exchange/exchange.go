@@ -100,6 +100,9 @@ type Exchange struct {
 	// Probe is the number of the probe that the request is, from 1, where a service
 	// is being tried out; 0: it is none. Balance sends them to each endpoint in turn.
 	Probe int64
+	// HeadAt is when the head of the last try's answer came, or it failed: layers
+	// above need not read the clock again for it. Zero before.
+	HeadAt time.Time
 	// Endpoint is the address balance chose for the try under way.
 	Endpoint string
 	// Streaming says that the answer is a stream: silence bounds it, as Idle says,
@@ -133,7 +136,7 @@ func (x *Exchange) Reset() {
 	tries := x.Event.Tries[:0]
 	x.Event = retrylog.Exchange{Tries: tries}
 	x.InboundRetries, x.Endpoint, x.Inform = 0, "", nil
-	x.Streaming, x.Idle, x.Probe = false, 0, 0
+	x.Streaming, x.Idle, x.Probe, x.HeadAt = false, 0, 0, time.Time{}
 }
 
 func (r *Response) reset() {

@@ -44,6 +44,7 @@ func (b *balancer) Serve(x *exchange.Exchange) error {
 	err := b.next.Serve(x)
 
 	now := time.Now()
+	x.HeadAt = now
 	status := x.Response.Judged()
 	r := Result{Outcome: exchange.Classify(err, status), Status: status, Took: now.Sub(start)}
 	try := x.Try()

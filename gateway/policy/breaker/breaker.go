@@ -85,6 +85,18 @@ type view struct {
 	until int64  // of Open
 	ring  *window.Ring
 	slow  *flights // nil: slow calls are not counted
+
+	closed bool // state is Closed
+	dual   bool // the rule is
+	weighs bool // a result alone may trip
+}
+
+// show makes v what everybody reads. What the passing path asks is worked out once.
+func (b *Breaker) show(v view) {
+	v.closed = v.state == Closed
+	v.dual = v.cfg.Rule == Dual
+	v.weighs = v.dual || v.cfg.Windows == 1
+	b.view.Store(&v)
 }
 
 // machine is the part under the lock.
@@ -124,7 +136,7 @@ func New(cfg Config, d Deps, now time.Time) *Breaker {
 	}
 	b := &Breaker{deps: d, base: now}
 	filled := cfg.filled()
-	b.view.Store(&view{cfg: &filled, state: Closed, ring: b.ring(&filled), slow: b.flights(&filled, 0)})
+	b.show(view{cfg: &filled, state: Closed, ring: b.ring(&filled), slow: b.flights(&filled, 0)})
 	b.due.Store(b.next())
 	return b
 }
@@ -142,9 +154,10 @@ func (b *Breaker) time(tick int64) time.Time { return b.base.Add(time.Duration(t
 func (b *Breaker) Allow(now time.Time, shard uint) (p Permit, ok bool) {
 	t := b.tick(now)
 	v := b.view.Load()
-	switch {
-	case v.state == Closed && t < b.due.Load():
+	if v.closed && t < b.due.Load() {
 		return v.pass(t, shard), true
+	}
+	switch {
 	case v.state == Open && t < v.until,
 		v.state == HalfOpen && t < b.admit.Load() && t < b.due.Load():
 		b.refused.Add(1)
@@ -226,7 +239,7 @@ func (b *Breaker) Done(now time.Time, shard uint, p Permit, r Result) {
 	if r == Failure {
 		failed = 1
 	}
-	if v.cfg.Rule == Dual {
+	if v.dual {
 		if r == Failure {
 			b.row.Add(1)
 		} else if b.row.Load() != 0 {
@@ -258,7 +271,7 @@ func (b *Breaker) at(now time.Time, p *Permit) *view {
 			v = b.view.Load()
 		}
 	}
-	if v.gen != p.gen || v.state != Closed {
+	if v.gen != p.gen || !v.closed {
 		return nil
 	}
 	return v
@@ -351,7 +364,7 @@ func (b *Breaker) Reconfigure(cfg Config, now time.Time) {
 		b.half = half{since: t} // tried out anew, by the new rules
 		next.gen++
 	}
-	b.view.Store(&next)
+	b.show(next)
 	if filled.Disabled && before.state != Closed {
 		b.turn(Closed, t, "it was switched off")
 	}

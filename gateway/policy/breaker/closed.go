@@ -131,8 +131,8 @@ func (c *Config) slowed(n window.Counts) bool {
 // one look at what is rare says no.
 func (b *Breaker) trips(v *view) bool {
 	c := v.cfg
-	if c.Rule == Windows {
-		return c.Windows == 1 && v.ring.Bad() > 0 && c.breached(v.ring.Recent())
+	if !v.dual {
+		return v.weighs && v.ring.Bad() > 0 && c.breached(v.ring.Recent())
 	}
 	row := b.row.Load() >= c.Consecutive
 	if c.Mode == Or && row {
@@ -147,8 +147,11 @@ func (b *Breaker) trips(v *view) bool {
 
 // weigh opens the breaker where the result just counted asks for it.
 func (b *Breaker) weigh(now time.Time, v *view) {
+	if !v.weighs || !b.trips(v) {
+		return
+	}
 	t := b.tick(now)
-	if t < b.asked.Load() || !b.trips(v) {
+	if t < b.asked.Load() {
 		return
 	}
 	b.mu.Lock()

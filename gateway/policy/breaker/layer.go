@@ -47,7 +47,7 @@ func (g *guarded) Serve(x *exchange.Exchange) error {
 	default:
 		outcome, status = retrylog.OK, x.Response.Judged()
 	}
-	c.answered(x, time.Time{}, outcome, status)
+	c.answered(x, x.HeadAt, outcome, status)
 	return err
 }
 
@@ -111,7 +111,7 @@ func (b *Breaker) enter(x *exchange.Exchange, now time.Time) (*Call, *exchange.R
 		return nil, nil
 	}
 	if now.IsZero() {
-		if now = x.Event.Start; v.state != Closed || v.slow != nil || now.IsZero() {
+		if now = x.Event.Start; !v.closed || v.slow != nil || now.IsZero() {
 			now = time.Now()
 		}
 	}

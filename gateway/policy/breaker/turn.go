@@ -33,7 +33,7 @@ func (b *Breaker) turn(to State, t int64, reason string) {
 			b.deps.Free()
 		}
 	}
-	b.view.Store(&next)
+	b.show(next)
 	b.schedule()
 	b.told = append(b.told, retrylog.Transition{
 		At: b.time(t), Policy: "breaker", Endpoint: b.deps.Endpoint, From: string(before.state), To: string(to), Reason: reason,
