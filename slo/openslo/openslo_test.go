@@ -2,6 +2,7 @@ package openslo
 
 import (
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -85,14 +86,14 @@ func TestWhatIsNotHonouredIsSaid(t *testing.T) {
 		name, old, new string
 		want           string // within the one line of the report
 	}{
-		{"calendar month taken for minutes", "- duration: 30d\n      isRolling: true", "- duration: 1m\n      calendar: {startTime: 2026-01-01 00:00:00, timeZone: UTC}", "slo.yaml:40:17: spec.timeWindow[0].calendar: must be a rolling window (isRolling: true); calendar windows are not kept (and 1m means minutes; a month is written 1M)"},
+		{"calendar month taken for minutes", "- duration: 30d\n      isRolling: true", "- duration: 1m\n      calendar: {startTime: 2026-01-01 00:00:00, timeZone: UTC}", "slo.yaml:39:17: spec.timeWindow[0].duration: must be days or longer, got a 1 minute calendar window; did you mean 1M (m is minutes, M is months)"},
 		{"not rolling", "isRolling: true", "isRolling: false", "spec.timeWindow[0].isRolling: must be a rolling window"},
 		{"months", "duration: 30d", "duration: 1M", "must be in m, h, d or w, got 1M (months differ in length"},
 		{"no unit", "duration: 30d", `duration: "30"`, "the unit is missing"},
-		{"slices", "budgetingMethod: Occurrences", "budgetingMethod: Timeslices", "spec.budgetingMethod: must be Occurrences, got Timeslices"},
+		{"slices without their target", "budgetingMethod: Occurrences", "budgetingMethod: Timeslices", "spec.objectives[0]: must hold timeSliceTarget"},
 		{"another method", "budgetingMethod: Occurrences", "budgetingMethod: Ocurrences", "did you mean Occurrences?"},
 		{"a foreign source", "type: breakwater\n            spec:\n              class: good", "type: Prometheus\n            spec:\n              query: up", "it does not query Prometheus"},
-		{"another class", "class: good", "class: great", "must be good, got great"},
+		{"another class", "class: good", "class: great", "must be good or composite, got great"},
 		{"a budget as a target", "target: 0.9995", "target: 0.0005", "the target is 0.9995"},
 		{"a percentage as a ratio", "target: 0.9995", "target: 99.95", "write targetPercent: 99.95"},
 		{"all of it", "target: 0.9995", "target: 1.0", "must be below 100 %"},
@@ -103,7 +104,7 @@ func TestWhatIsNotHonouredIsSaid(t *testing.T) {
 		{"a slice target", "target: 0.9995", "target: 0.9995\n      timeSliceTarget: 0.9", "timeSliceTarget: must not be given"},
 		{"a second objective", "      target: 0.9995\n", "      target: 0.9995\n    - target: 0.99\n", "must hold exactly one objective, got 2"},
 		{"a reference", "  indicator:\n", "  indicatorRef: elsewhere\n  indicator:\n", "must be written out as indicator"},
-		{"a threshold", "ratioMetric:", "thresholdMetric:", "must be a ratioMetric"},
+		{"a threshold", "ratioMetric:", "thresholdMetric: {metricSource: {type: breakwater, spec: {class: latency}}}\n      ratioMetric:", "must not be given beside thresholdMetric"},
 		{"gauges", "counter: true", "counter: false", "must be true, got false"},
 		{"an old version", "apiVersion: openslo/v1\nkind: SLO", "apiVersion: openslo/v1alpha\nkind: SLO", "must be openslo/v1, got openslo/v1alpha"},
 		{"another kind", "kind: SLO", "kind: AlertPolicy", "must be SLO or Service, got AlertPolicy"},
@@ -122,7 +123,7 @@ func TestWhatIsNotHonouredIsSaid(t *testing.T) {
 		if len(errs) == 0 || !strings.Contains(errs.Error(), tt.want) {
 			t.Errorf("%s: reported\n%v\nwant %q", tt.name, errs, tt.want)
 		}
-		if tt.name != "a reference" && tt.name != "a foreign source" && len(errs) != 1 {
+		if tt.name != "a reference" && tt.name != "a foreign source" && tt.name != "a threshold" && len(errs) != 1 {
 			t.Errorf("%s: one mistake is reported as %d:\n%v", tt.name, len(errs), errs)
 		}
 	}
@@ -153,6 +154,10 @@ func TestTheSameNameTwice(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(sample(f))
 	f.Add("apiVersion: openslo/v1\nkind: SLO\nspec: {objectives: [{target: 1e0}]}")
+	limit := slo.Terms{Indicator: slo.Indicator{Kind: slo.Latency, Limit: 300 * time.Millisecond}, Pairs: []slo.Pair{pair("page", time.Hour, 20_000, nil)}, Guard: &slo.Guard{MinBad: 1}}
+	f.Add(Export(slo.Objective{ID: "x", Service: "y", TargetPPB: 950_000_000, Window: 28 * day, Terms: &limit}))
+	f.Add(Export(slo.Objective{ID: "x", Service: "y", TargetPPB: 950_000_000, Window: 30 * day, Terms: &slo.Terms{Method: slo.Timeslices,
+		Calendar: &slo.Calendar{Unit: slo.Month, Start: "2026-01-01 00:00:00", Zone: "Europe/Berlin"}, Planned: 7}}))
 	f.Fuzz(func(t *testing.T, text string) {
 		set, log := parse(text)
 		if log.Err() != nil {
@@ -162,7 +167,8 @@ func FuzzParse(f *testing.F) {
 			// What was accepted is accepted again, alone and exported.
 			for _, again := range []string{o.Text, Export(o)} {
 				got, log := parse(again)
-				if log.Err() != nil || len(got.Objectives) != 1 || got.Objectives[0].TargetPPB != o.TargetPPB || got.Objectives[0].Window != o.Window || got.Objectives[0].Service != o.Service {
+				if log.Err() != nil || len(got.Objectives) != 1 || got.Objectives[0].TargetPPB != o.TargetPPB || got.Objectives[0].Window != o.Window || got.Objectives[0].Service != o.Service ||
+					!reflect.DeepEqual(got.Objectives[0].Terms, o.Terms) {
 					t.Fatalf("%+v read again as %+v, %v", o, got, log.Err())
 				}
 			}
