@@ -192,6 +192,19 @@ func TestCarry(t *testing.T) {
 	}
 }
 
+// A reload that knows an older instant than the last request gives nothing away.
+func TestCarryByAnOlderClock(t *testing.T) {
+	for _, by := range []By{ByRoute, ByTenant} {
+		k := KeyValue{kind: Key{By: by}.kind(), text: "t"}
+		l := New(Config{Rate: perSecond(1, 1), Key: Key{By: by}}, epoch)
+		l.Take(k, 1, at(5000))
+		l.Reconfigure(Config{Rate: perSecond(2, 1), Key: Key{By: by}}, at(1000))
+		if l.Take(k, 1, at(5499)).OK || !l.Take(k, 1, at(5500)).OK {
+			t.Errorf("by %s: the next token is not half a second after the last", by)
+		}
+	}
+}
+
 // V-83: reloads give nothing away.
 func TestPolicies_V83(t *testing.T) {
 	for _, by := range []By{ByRoute, ByTenant} {

@@ -71,6 +71,23 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// The local share knows what was used by tokens taken in advance.
+func TestTheShareKnowsLeases(t *testing.T) {
+	c := &central{tokens: 1000}
+	s, _ := quotaOf(perSecond(1000, 1000), c)
+	for range 11 {
+		take(s, 1, 0)
+	}
+	c.err = ErrAway
+	passed := 0
+	for take(s, 1, 0).OK {
+		passed++
+	}
+	if len(c.asks) != 1+passed+1 || passed != 500-11 {
+		t.Errorf("%d passed of a share of 500 of which 11 were used, by %d calls", passed, len(c.asks))
+	}
+}
+
 // A slow quota is asked for each request: there is nothing to take in advance.
 func TestASlowQuotaIsExact(t *testing.T) {
 	c := &central{tokens: 10}
