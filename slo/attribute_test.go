@@ -10,7 +10,7 @@ func TestAttribute(t *testing.T) {
 	at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
 	causes := []Cause{
 		{Kind: ByIncident, Ref: "inc-1", From: at(10).Add(30 * time.Second), To: at(20)},
-		{Kind: ByDeploy, Ref: "v7", From: at(5)},
+		{Kind: ByDeploy, Ref: "v7", From: at(5), To: at(300)}, // that it is still out blames it for no longer
 		{Kind: ByDeploy, Ref: "v8", From: at(12)},
 		{Kind: ByConfig, Ref: "rev-3", From: at(40)},
 	}
@@ -24,6 +24,7 @@ func TestAttribute(t *testing.T) {
 		{At: at(50), Bad: 3},                    // rev-3
 		{At: at(71), Bad: 2},                    // long after all of them
 		{At: at(72), Bad: 0},
+		{At: at(100), Bad: 1},
 	}
 	got := map[string]int64{}
 	var ppm, bad int64
@@ -31,13 +32,13 @@ func TestAttribute(t *testing.T) {
 		got[string(p.Kind)+" "+p.Ref] = p.Bad
 		ppm, bad = ppm+p.PPM, bad+p.Bad
 	}
-	want := map[string]int64{"experiment r-1": 4, "incident inc-1": 5, "deploy v7": 10, "deploy v8": 13, "config rev-3": 3, "unknown ": 3}
+	want := map[string]int64{"experiment r-1": 4, "incident inc-1": 5, "deploy v7": 10, "deploy v8": 13, "config rev-3": 3, "unknown ": 4}
 	for k, n := range want {
 		if got[k] != n {
 			t.Errorf("%s has %d failures, want %d", k, got[k], n)
 		}
 	}
-	if len(got) != len(want) || ppm != million || bad != 38 {
+	if len(got) != len(want) || ppm != million || bad != 39 {
 		t.Errorf("%v: %d ppm, %d failures", got, ppm, bad)
 	}
 }

@@ -42,8 +42,12 @@ func TestBacktestAgreesWithTheEvaluator(t *testing.T) {
 	for _, d := range got.Levels {
 		all += d
 	}
-	if all != 3*time.Hour || got.Bad != 240 || len(got.Fires) == 0 {
-		t.Errorf("levels over %v, %d bad, %d alerts", all, got.Bad, len(got.Fires))
+	if all != 3*time.Hour || got.Bad != 240 {
+		t.Errorf("levels over %v, %d bad", all, got.Bad)
+	}
+	// Each outage fires the one rule of an hour's window, from its first minute on.
+	if len(got.Fires) != 2 || !got.Fires[0].From.Equal(from.Add(11*time.Minute)) || !got.Fires[1].From.Equal(from.Add(102*time.Minute)) || got.Fires[1].Bad != 180 {
+		t.Errorf("alerts: %+v", got.Fires)
 	}
 	// A laxer target would not have frozen.
 	lax := b.objective

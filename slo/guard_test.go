@@ -21,6 +21,7 @@ func TestSLO_T13(t *testing.T) {
 		{3, 100, 1.21, false, false},
 		{5, 100, 2.45, true, true},
 		{20, 1000, 1.39, false, false},
+		{3, 20, 6.16, true, true}, // three are enough
 	}
 	for _, tt := range tests {
 		if got := float64(guard.WilsonPPM(tt.bad, tt.valid)) / 10_000; math.Abs(got-tt.bound) > 0.006 {

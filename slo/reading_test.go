@@ -67,6 +67,11 @@ func TestSLO_T7(t *testing.T) {
 	if got := r.budget(); got.RemainingPPM != 0 || !Met(all, r.running) {
 		t.Errorf("exactly spent leaves %d ppm, met %v", got.RemainingPPM, Met(all, r.running))
 	}
+	// And the least bit more is: the sum is rounded up.
+	more := Counted{Objective: x, WeightPPM: million, Running: Sums{All: Tally{Good: 29_970_000_000_000_000 - 1, Bad: 30_000_000_000_000 + 1}}}
+	if r = weigh(all, more); Met(all, r.running) {
+		t.Error("one failure too many of 3e16 is rounded away")
+	}
 	if got := weigh(all, part(x, 1, 0)).objective.Unit(); got != "shares" {
 		t.Errorf("counted in %s", got)
 	}
@@ -86,8 +91,8 @@ func TestSliceOf(t *testing.T) {
 		t.Errorf("measured %b, bad %b; %b, %b", got[0].Measured, got[0].Bad, got[1].Measured, got[1].Bad)
 	}
 	o.Terms.Method = RatioTimeslices
-	if got := SliceOf(o, []MinuteCount{minute(0, 3, 1)}); got[0].BadUS[0] != 100_000_000 {
-		t.Errorf("a third of five minutes is %d us", got[0].BadUS[0])
+	if got := SliceOf(o, []MinuteCount{minute(0, 3, 1), minute(5, 7, 1)}); got[0].BadUS[0] != 100_000_000 || got[0].BadUS[1] != 42_857_143 {
+		t.Errorf("a third and a seventh of five minutes are %v us, rounded up", got[0].BadUS[:2])
 	}
 }
 
@@ -120,6 +125,26 @@ func TestSlicesStillToComeAreNotOld(t *testing.T) {
 	r := read(Measured{Objective: o, DataUntil: noon, Parts: []Counted{{Objective: o, Slices: hours}}})
 	if r.slices.Bad != 0 || r.slices.Total != 1440 {
 		t.Errorf("%d of %d slices of a day are old at noon", r.slices.Bad, r.slices.Total)
+	}
+}
+
+func TestSpansOfSlicesEndWithASlice(t *testing.T) {
+	o := with(t, "99", Terms{Method: Timeslices, Slice: 5 * time.Minute})
+	o.Window = time.Hour
+	f := o.Frame(noon.Add(7*time.Minute + time.Second))
+	if !f.Closed.To.Equal(noon.Add(5*time.Minute)) || !f.Running.To.Equal(noon.Add(10*time.Minute)) || !f.Running.From.Equal(noon.Add(-50*time.Minute)) {
+		t.Errorf("at 12:07 closed %v, running %v, want slices of five minutes", f.Closed, f.Running)
+	}
+}
+
+// Of a calendar period the slices still to come are part of the whole.
+func TestSlicesOfAPeriodAreJudgedOnTheWhole(t *testing.T) {
+	o := with(t, "99", Terms{Method: Timeslices, Calendar: &Calendar{Unit: Day, Start: "2026-01-01 00:00:00", Zone: "UTC"}})
+	until := noon.Truncate(24 * time.Hour).Add(time.Hour)
+	o = o.At(until)
+	r := read(Measured{Objective: o, DataUntil: until, Parts: []Counted{{Objective: o, Slices: []SliceHour{{At: until.Add(-time.Hour), Measured: 1<<60 - 1, Bad: 0b11}}}}})
+	if got := Measure(DefaultPolicy(), r.measurement(million)); got != Normal || r.budget().Allowed != 14 {
+		t.Errorf("2 bad minutes in the first hour of a day that allows %d: %s, want normal", r.budget().Allowed, got)
 	}
 }
 
