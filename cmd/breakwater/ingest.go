@@ -363,7 +363,7 @@ func (f *fileReader) post(ctx context.Context, key retrylog.Batch, span ingest.F
 	if err := f.set.checkControl(); err != nil {
 		return a, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.set.baseURL()+"/api/v1/events", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.set.baseURL()+"/api/v1/events/files", bytes.NewReader(body))
 	if err != nil {
 		return a, exit(exitUsage, fmt.Errorf("--control: %w", err))
 	}

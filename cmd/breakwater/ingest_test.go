@@ -40,7 +40,7 @@ func ledgerAt(t *testing.T, now time.Time) (url string, s *store.Store, db *pgxp
 	db = pgtest.Pool(t)
 	s = store.New(db)
 	mux := http.NewServeMux()
-	mux.Handle("POST /api/v1/events", ingest.New(ingest.Config{Store: s, Now: func() time.Time { return now }}))
+	mux.Handle("POST /api/v1/events/files", ingest.New(ingest.Config{Store: s, Now: func() time.Time { return now }}).Files())
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL, s, db

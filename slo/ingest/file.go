@@ -146,6 +146,9 @@ func (h *Handler) cursor(ctx context.Context, w http.ResponseWriter, k retrylog.
 		return
 	}
 	c, err := s.FileCursor(ctx, k)
+	if err == nil && h.cfg.Audit != nil {
+		err = h.cfg.Audit(ctx, "ingest.file", k.Gateway+"/"+k.Boot, fmt.Sprintf("read in from line %d on", c.Line+1))
+	}
 	if err != nil {
 		h.away(w, &Batch{Key: k}, err)
 		return

@@ -34,7 +34,9 @@ type Config struct {
 	// Limit is the latency objective of a service and route, 0 for none. nil: none anywhere.
 	Limit func(service, route string) time.Duration
 	Now   func() time.Time // nil: time.Now
-	Log   *slog.Logger     // nil: slog.Default
+	// Audit notes that somebody begins to read a file in; an error keeps them from it. nil: nothing does.
+	Audit func(ctx context.Context, action, object, detail string) error
+	Log   *slog.Logger // nil: slog.Default
 	// Metrics takes the counters of ingest; nil: none are kept.
 	Metrics prometheus.Registerer
 }
@@ -85,7 +87,15 @@ func New(cfg Config) *Handler {
 
 // ServeHTTP counts one batch. 200 means it is safe to forget; 503 to send the
 // same bytes again; any other answer that the same bytes will never be taken.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r, false) }
+
+// Files serves POST /api/v1/events/files: lines that come from a file and not
+// from a gateway.
+func (h *Handler) Files() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, true) })
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, files bool) {
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -98,7 +108,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f = newFolder()
 	}
 	defer h.folders.Put(f)
-	if r.Header.Get(FileHeader) != "" {
+	if files {
 		h.file(w, r, f)
 		return
 	}
