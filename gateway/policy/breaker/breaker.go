@@ -365,8 +365,16 @@ func (b *Breaker) Reconfigure(cfg Config, now time.Time) {
 		next.gen++
 	}
 	b.show(next)
-	if filled.Disabled && before.state != Closed {
+	switch {
+	case before.state == Closed:
+	case filled.Disabled:
 		b.turn(Closed, t, "it was switched off")
+	case filled.Observe:
+		b.free()
+	case !b.held && b.deps.Hold != nil: // it only observed so far
+		if b.held = b.deps.Hold(); !b.held {
+			b.turn(Closed, t, "it is to act now, and too many are out already")
+		}
 	}
 	b.schedule()
 }

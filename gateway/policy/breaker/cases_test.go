@@ -331,3 +331,33 @@ func TestQuietWindowEndsTheStreak(t *testing.T) {
 	b.calls(30, 40, 20, 0)
 	b.want(at(40), Open)
 }
+
+// One that only observes takes no endpoint out, and wants no probes; told to act
+// while it is open, it needs room like any other.
+func TestObserveHoldsNothing(t *testing.T) {
+	for _, room := range []bool{true, false} {
+		held, asked := 0, 0
+		cfg := single()
+		cfg.Observe = true
+		b := New(cfg, Deps{Hold: func() bool { asked++; held++; return room }, Free: func() { held-- }}, epoch)
+		for range 20 {
+			p, _ := b.Allow(at(0), 0)
+			b.Done(at(0), 0, p, Failure)
+		}
+		g := Gate{b}
+		if b.State(at(0)) != Open || asked != 0 || g.Shut(at(0)) || g.Wants(at(0)) || g.Wants(at(11)) {
+			t.Errorf("it is %s, asked %d times for room, shut %v, wants %v", b.State(at(0)), asked, g.Shut(at(0)), g.Wants(at(11)))
+		}
+		cfg.Observe = false
+		b.Reconfigure(cfg, at(1))
+		want := map[bool]State{true: Open, false: Closed}[room]
+		if got := b.State(at(1)); got != want || asked != 1 || g.Shut(at(1)) != room {
+			t.Errorf("with room %v it is %s, want %s", room, got, want)
+		}
+		cfg.Observe = true
+		b.Reconfigure(cfg, at(2))
+		if room && held != 0 {
+			t.Error("it holds a place, and only observes")
+		}
+	}
+}

@@ -166,7 +166,7 @@ func (b *Breaker) weigh(now time.Time, v *view) {
 // trip opens the breaker at t, unless too many are open already; then it is asked
 // again a bucket later.
 func (b *Breaker) trip(v *view, t int64) {
-	if b.deps.Hold != nil {
+	if b.deps.Hold != nil && !v.cfg.Observe { // who only observes takes nothing out
 		if t < b.asked.Load() {
 			return
 		}

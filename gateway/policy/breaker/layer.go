@@ -72,7 +72,7 @@ type Gate struct{ *Breaker }
 // would send one to an endpoint that has just failed.
 func (g Gate) Wants(now time.Time) bool {
 	v := g.view.Load()
-	return v.state != Closed && !g.Shut(now)
+	return !v.closed && !v.cfg.Disabled && !v.cfg.Observe && !g.Shut(now)
 }
 
 // Shut is Breaker.Shut of a breaker that acts.
@@ -145,7 +145,8 @@ func (c *Call) answered(x *exchange.Exchange, now time.Time, outcome retrylog.Ou
 	c.status, c.at = status, now
 	c.end = judge(cfg, x, outcome, status)
 	// A stream has no end by which it could be judged in time: it counts as it begins.
-	whole := c.end != Success || status == 0 || x.Response.Tunnel != nil || x.IsEvents()
+	whole := c.end != Success || status == 0 || x.Response.Tunnel != nil ||
+		x.Response.Length < 0 && x.IsEvents()
 	if !whole && c.permit.slow == nil {
 		return
 	}
@@ -202,6 +203,9 @@ func (c *Call) final(x *exchange.Exchange, o retrylog.Outcome) Result {
 	case c.status == 0, o == retrylog.ClientAbort, o == retrylog.Panicked, o == retrylog.LocalRefusal:
 		return Ignored
 	case x.Event.BodyComplete && !x.Response.Local:
+		if x.Response.Trailer.Len() == 0 {
+			break
+		}
 		// The status of gRPC comes behind the body.
 		if s := x.Response.Judged(); s != c.status {
 			return c.breaker.view.Load().cfg.judge(s)

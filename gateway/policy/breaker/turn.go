@@ -28,10 +28,7 @@ func (b *Breaker) turn(to State, t int64, reason string) {
 		next.ring.Advance(b.time(t))
 		next.slow = b.flights(next.cfg, t)
 		b.judged = b.evaluation(next.cfg, t)
-		if b.held {
-			b.held = false
-			b.deps.Free()
-		}
+		b.free()
 	}
 	b.show(next)
 	b.schedule()
@@ -41,6 +38,14 @@ func (b *Breaker) turn(to State, t int64, reason string) {
 }
 
 func (b *Breaker) openFor() time.Duration { return b.view.Load().cfg.openFor(b.level) }
+
+// free gives the place back that Hold gave.
+func (b *Breaker) free() {
+	if b.held {
+		b.held = false
+		b.deps.Free()
+	}
+}
 
 // account adds the time until t to the state that ends.
 func (b *Breaker) account(v *view, t int64) {
