@@ -136,7 +136,10 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 	c.slo = slo.NewEvaluator(c.store, slo.Config{Log: c.log})
 	c.metrics.MustRegister(report.NewMetrics(c.slo))
 	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Log: c.log})
-	c.ingest = ingest.New(ingest.Config{Store: c.store, Limit: c.slo.Limit, Log: c.log, Metrics: c.metrics})
+	c.ingest = ingest.New(ingest.Config{Store: c.store, Limit: c.slo.Limit, Log: c.log, Metrics: c.metrics,
+		Audit: func(ctx context.Context, action, object, detail string) error {
+			return c.store.Audit(ctx, auth.Entry{Actor: auth.From(ctx).Name, Action: action, Object: object, Detail: detail})
+		}})
 	c.engine = injector.New(injector.Config{
 		Ledger: c.store, Budgets: budgets{c.slo}, Env: c.set.env, Log: c.log,
 		Audit: func(ctx context.Context, actor, action, object, detail string) error {

@@ -31,6 +31,7 @@ func (c *control) routes() chi.Router {
 	r.With(asks).Method(http.MethodGet, "/metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	r.Route("/api/v1", func(r chi.Router) {
 		r.With(gateway).Method(http.MethodPost, "/events", c.ingest)
+		r.With(changes).Method(http.MethodPost, "/events/files", c.ingest.Files())
 		r.With(gateway).Method(http.MethodGet, "/plan", c.engine.PlanHandler())
 		r.With(asks).Method(http.MethodGet, "/gate/decision", c.gate.Handler())
 		r.With(reads).Get("/experiments", api.List)

@@ -46,6 +46,7 @@ func TestRoutesAreGuarded(t *testing.T) {
 		"GET /readyz":                           open,
 		"GET /metrics":                          "viewer pipeline",
 		"POST /api/v1/events":                   "gateway",
+		"POST /api/v1/events/files":             "operator",
 		"GET /api/v1/plan":                      "gateway",
 		"GET /api/v1/gate/decision":             "viewer pipeline",
 		"GET /api/v1/experiments":               "viewer",
