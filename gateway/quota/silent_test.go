@@ -35,7 +35,7 @@ func TestOneWaitsForASilentStore(t *testing.T) {
 		q := s.Quota(slow)
 		var mu sync.Mutex
 		waits := map[time.Duration]int{}
-		ask := func() (error, time.Duration) {
+		ask := func() (time.Duration, error) {
 			start := time.Now()
 			_, err := q.Take(limiter.Ask{Key: "k", Need: 1, Want: 1, Wait: time.Second})
 			if err == nil {
@@ -44,7 +44,7 @@ func TestOneWaitsForASilentStore(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			waits[time.Since(start)]++
-			return err, time.Since(start)
+			return time.Since(start), err
 		}
 		var all sync.WaitGroup
 		for range 20 {
@@ -60,7 +60,7 @@ func TestOneWaitsForASilentStore(t *testing.T) {
 		}
 		for range 2 {
 			synctest.Wait()
-			if err, took := ask(); took != 50*time.Millisecond {
+			if took, err := ask(); took != 50*time.Millisecond {
 				t.Errorf("%v after %v", err, took)
 			}
 		}
@@ -68,7 +68,7 @@ func TestOneWaitsForASilentStore(t *testing.T) {
 		calls := s.Stats(time.Now()).Calls
 		clear(waits)
 		for range 99 {
-			if err, _ := ask(); !errors.Is(err, limiter.ErrAway) {
+			if _, err := ask(); !errors.Is(err, limiter.ErrAway) {
 				t.Errorf("got %v", err)
 			}
 			time.Sleep(10 * time.Millisecond)
