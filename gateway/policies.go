@@ -190,6 +190,7 @@ func (p *policies) keep(s *snapshot) {
 		services[sv.Name] = true
 		if own := p.services[sv.Name]; own != nil {
 			own.breaker.Reconfigure(sv.BreakerConfig(), now)
+			p.foretell(sv.Name, own.breaker, now)
 			own.limit.Reconfigure(sv.Concurrency, now)
 			own.shed.Reconfigure(sv.Shed)
 		}
@@ -198,6 +199,18 @@ func (p *policies) keep(s *snapshot) {
 	p.keepEndpoints(s, now)
 	p.keepRoutes(s, now)
 	p.holds.keep(s)
+}
+
+// foretell warns of a breaker that the traffic of now could never trip: it
+// protects nobody. Without traffic nothing is known.
+func (p *policies) foretell(service string, b *breaker.Breaker, now time.Time) {
+	rate := b.Stats(now).RateMilli
+	if rate == 0 || b.Config().Disabled {
+		return
+	}
+	if f := breaker.Feasible(b.Config(), rate); !f.CanTrip {
+		p.g.log.Warn("breaker can never trip", "service", service, "calls_per_second", float64(rate)/1000, "why", f.Why)
+	}
 }
 
 func (p *policies) keepEndpoints(s *snapshot, now time.Time) {

@@ -32,6 +32,8 @@ type breakerStats struct {
 	Passed   int64         `json:"probe_windows_passed,omitempty"`
 	ProbeMS  int64         `json:"next_probe_ms,omitempty"`
 	Openings int64         `json:"openings"`
+	// Forecast says whether the calls of this window could ever trip it.
+	Forecast breaker.Forecast `json:"forecast"`
 }
 
 func statsOf(b *breaker.Breaker, now time.Time) *breakerStats {
@@ -44,6 +46,7 @@ func statsOf(b *breaker.Breaker, now time.Time) *breakerStats {
 		State: s.State, Observe: cfg.Observe, Since: s.Since.UTC(), Level: s.Level, OpenMS: s.OpenLeft.Milliseconds(),
 		Total: s.Total, Failed: s.Failed, Slow: s.Slow, Row: s.Row, Streak: s.Streak, Refused: s.Refused,
 		Probes: s.Probes, Flying: s.Flying, Passed: s.Passed, ProbeMS: s.NextProbe.Milliseconds(),
+		Forecast: breaker.Feasible(cfg, s.RateMilli),
 	}
 	open := slices.Index(breaker.States(), breaker.Open)
 	for from := range s.Turns {
