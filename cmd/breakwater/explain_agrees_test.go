@@ -75,6 +75,7 @@ func TestExplainAgreesWithTheGateway(t *testing.T) {
 		again = late
 	}
 	t.Logf("%d pairs: %s", len(pairs), w.seen)
+	w.seen.spread(t)
 }
 
 // agreement is a gateway over scripted upstreams.
@@ -339,11 +340,12 @@ func (w *agreement) events(pairs []*pair) map[string]*retrylog.Exchange {
 	return out
 }
 
-// elsewhere reports whether some try ended in another way than the script says.
+// elsewhere reports whether some try ended in another way than the script says, or
+// so much later that a rule about slowness may have seen it.
 func (p *pair) elsewhere(ev *retrylog.Exchange) bool {
 	for i := range min(len(p.want.Tries), len(ev.Tries)) {
 		plan, was := p.want.Tries[i], ev.Tries[i]
-		if plan.Status != was.Status || plan.Failure != was.Kind {
+		if plan.Status != was.Status || plan.Failure != was.Kind || was.LatencyUS/1000 > plan.LatencyMS+slack.Milliseconds() {
 			return true
 		}
 	}
@@ -375,6 +377,7 @@ func (w *agreement) compare(p *pair, ev *retrylog.Exchange) {
 		if was.WaitMS < plan.WaitMS[0] || was.WaitMS > plan.WaitMS[1] {
 			differ(at("wait"), fmt.Sprint(plan.WaitMS), was.WaitMS)
 		}
+		w.seen.wait(p.route.jitter, i, plan.WaitMS, was.WaitMS)
 	}
 	w.seen.add(a)
 	if len(wrong) > 0 {

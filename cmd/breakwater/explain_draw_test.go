@@ -19,6 +19,7 @@ type agreeRoute struct {
 	name, path, upstream, yaml string
 	gate                       bool // its error-rate gate is shut
 	class                      bool // its tries are short
+	jitter                     string
 }
 
 func pick[T any](rnd *rand.Rand, of ...T) T { return of[rnd.IntN(len(of))] }
@@ -50,7 +51,8 @@ func drawRoute(rnd *rand.Rand, i int) agreeRoute {
 	base := 2 + rnd.IntN(15)
 	say("  backoff_base: %dms", base)
 	say("  fallback_strategy: %s", pick(rnd, "pass_through", "pass_through", "return_503"))
-	say("  jitter: %s", pick(rnd, "additive_base", "proportional", "full", "decorrelated"))
+	r.jitter = pick(rnd, "additive_base", "proportional", "full", "decorrelated")
+	say("  jitter: %s", r.jitter)
 	say("  retry_after_mode: %s", pick(rnd, "wait", "wait", "signal_only"))
 	say("  on_connect_timeout: %s", pick(rnd, "other_host", "other_host", "never"))
 	if rnd.IntN(4) == 0 {
@@ -231,7 +233,7 @@ func drawReply(rnd *rand.Rand, r agreeRoute, n int) explain.Reply {
 		reply.Headers["X-Backend-Status"] = explain.Values{"other", "overloaded"} // any of several may match
 	}
 	if strings.Contains(r.yaml, "latency_exceeds") && rnd.IntN(6) == 0 {
-		reply.LatencyMS = 400
+		reply.LatencyMS = 330 // between what a rule calls slow and the end of a try
 	}
 	reply.Body = pick(rnd, "", "ok", `{"error": "pool exhausted"}`)
 	return reply
@@ -239,7 +241,45 @@ func drawReply(rnd *rand.Rand, r agreeRoute, n int) explain.Reply {
 
 // census is what the pairs were about: a generator that never comes to a decision
 // proves nothing about it.
-type census struct{ counts map[string]int }
+type census struct {
+	counts map[string]int
+	waits  map[string]*spread
+}
+
+// spread is where in their ranges waits of one kind lie, in thousandths.
+type spread struct{ n, sum int64 }
+
+// wait takes in a wait whose range is wide enough to say something.
+func (c *census) wait(jitter string, retry int, planned [2]int64, was int64) {
+	width := planned[1] - planned[0]
+	if width < 8 {
+		return
+	}
+	if c.waits == nil {
+		c.waits = map[string]*spread{}
+	}
+	key := fmt.Sprintf("%s, retry %d", jitter, retry)
+	if c.waits[key] == nil {
+		c.waits[key] = &spread{}
+	}
+	c.waits[key].n++
+	c.waits[key].sum += (was - planned[0]) * 1000 / width
+}
+
+// spread checks that waits use their ranges: one that were always short would lie
+// within the bounds too.
+func (c *census) spread(t *testing.T) {
+	t.Helper()
+	const enough = 60
+	for _, key := range slices.Sorted(maps.Keys(c.waits)) {
+		s := c.waits[key]
+		if mean := s.sum / s.n; s.n >= enough && (mean < 200 || mean > 700) {
+			t.Errorf("%s: waits lie at %d of 1000 of their range, in the mean of %d", key, mean, s.n)
+		} else {
+			t.Logf("%s: at %d of 1000, %d waits", key, mean, s.n)
+		}
+	}
+}
 
 func (c *census) add(a *explain.Answer) {
 	if c.counts == nil {
