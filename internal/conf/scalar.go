@@ -351,3 +351,12 @@ func (n Node) Got() string { return n.what() }
 func (n Node) IsBool() bool {
 	return n.n != nil && n.n.Kind == yaml.ScalarNode && n.n.Style == 0 && n.n.ShortTag() == "!!bool"
 }
+
+// Text is the text of a scalar of any kind as it stands, "" for anything else; for
+// documents of other tools, whose types are not ours to judge.
+func (n Node) Text() string {
+	if n.n == nil || n.n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.n.Value
+}
