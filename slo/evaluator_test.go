@@ -197,6 +197,15 @@ func TestSLO_S31(t *testing.T) {
 	if got := s.Burn(5 * time.Minute); got.Valid != 500 || !s.DataUntil.Equal(b.until) {
 		t.Errorf("five minutes hold %d requests up to %v, want 500 up to the watermark", got.Valid, s.DataUntil)
 	}
+	// What comes two hours late is still counted where it belongs.
+	b.objective.Window = 4 * time.Hour
+	b.minutes = append([]Slot{{At: b.until.Truncate(time.Minute).Add(-2 * time.Hour), For: time.Minute, Valid: 7, Bad: 7}}, b.minutes...)
+	if err := e.Tick(t.Context(), now.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Statuses()[0].Budget.Tally; got.Bad != 29+7 { // the minute at the watermark has not begun
+		t.Errorf("with a late row %d failures are counted, want 36", got.Bad)
+	}
 }
 
 func TestRunTicksEachSecondAndEnds(t *testing.T) {

@@ -156,6 +156,16 @@ func Clock(t time.Time) string {
 	return t.UTC().Format("2 Jan 15:04 UTC")
 }
 
+// ChaosRoom is how much of the budget experiments may still spend before their
+// failures count, in ppm of it; false: the objective sets no such cap.
+func (s Status) ChaosRoom() (ppm int64, capped bool) {
+	t := s.Objective.terms()
+	if t.Chaos != ChaosCap {
+		return 0, false
+	}
+	return max(t.ChaosCapPPM-SpentBy(s.Objective.TargetPPB, s.Budget.Tally.ChaosBad, s.Budget.Base), 0), true
+}
+
 // Ratio writes parts per million as an exact decimal: "-0.6", "0.333333".
 func Ratio(ppm int64) string {
 	sign := ""

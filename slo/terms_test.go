@@ -268,6 +268,10 @@ func TestChaosModes(t *testing.T) {
 	} {
 		o := with(t, "99", tt.terms)
 		got, spared := o.Tally(Sums{All: all})
+		room, capped := (Status{Objective: o, Budget: Weigh(o, got)}).ChaosRoom()
+		if want := max(tt.terms.ChaosCapPPM-SpentBy(o.TargetPPB, 6000, got.Good+got.Bad), 0); capped != (tt.terms.Chaos == ChaosCap) || capped && room != want {
+			t.Errorf("%s: experiments may still spend %d ppm, %v, want %d", tt.terms.Chaos, room, capped, want)
+		}
 		if got.Good != tt.good || got.Bad != tt.bad || spared != tt.spared || got.ChaosBad != 6000 {
 			t.Errorf("%s: %d good, %d bad, %d spared, chaos %d, want %d, %d, %d and 6000", tt.terms.Chaos, got.Good, got.Bad, spared, got.ChaosBad, tt.good, tt.bad, tt.spared)
 		}

@@ -112,7 +112,10 @@ type SLO struct {
 	To            *time.Time `json:"window_to"`
 	Blind         string     `json:"unknown_because"` // no_data, low_coverage, undetermined or ""
 	Informational bool       `json:"informational"`
-	AspirationPPB int64      `json:"aspiration_ppb,omitempty"`
+	// ChaosRoom is what experiments may still spend before it counts; null without
+	// a cap.
+	ChaosRoom     *int64 `json:"chaos_room_ppm"`
+	AspirationPPB int64  `json:"aspiration_ppb,omitempty"`
 	// FirstTry is the budget if no retry had helped; null where that says nothing.
 	FirstTry    *Budget      `json:"first_try"`
 	Rules       []Rule       `json:"rules"`
@@ -143,6 +146,9 @@ func Of(s slo.Status, explain bool) SLO {
 		Promise: s.Objective.Promise(), Method: s.Objective.Spec().Method, From: instant(s.From), To: instant(s.To), Blind: s.Blind,
 		Informational: s.Objective.Spec().Informational, AspirationPPB: s.Objective.Spec().AspirationPPB,
 		Rules: rules(s), Corrections: corrections(s.Corrections),
+	}
+	if room, capped := s.ChaosRoom(); capped {
+		out.ChaosRoom = &room
 	}
 	if s.FirstTry.Valid > 0 {
 		first := budget(s.Objective, s.FirstTry)
