@@ -65,8 +65,11 @@ func export(o slo.Objective, description string, labels, notes []Label) string {
 
 // quote writes a string of JSON, which is one of YAML too.
 func quote(s string) string {
-	text, _ := json.Marshal(s) // marshalling a string cannot fail
-	return string(text)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // for people, who compare with ">"
+	_ = e.Encode(s)        // encoding a string into memory cannot fail
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func writeLabels(line func(string, ...any), field string, labels []Label) {

@@ -33,16 +33,22 @@ func (im *importer) counted(q queries, service string, t *slo.Terms) {
 	if !part.Present() {
 		part, positive = q.bad, false
 	}
+	if !part.Present() || !q.total.Present() {
+		return // told of where they are missing
+	}
 	text := query(part)
 	total := query(q.total)
 	switch {
-	case text == "" && part.Present() && query(q.total) == "":
+	case part.Got() == "nothing" || q.total.Got() == "nothing":
+		part.Errorf("must hold queries, got nothing")
+		return
+	case text == "" && total == "":
 		dropped(part, "it holds no query that could be told from another; requests of service %s that were good, of those that are valid, stand in its place", service)
 		return
 	case strings.Contains(text, "histogram_share(") || strings.Contains(text, "histogram_quantile("):
 		part.Errorf("must count events, got a query for a share of time series").Hint("write an SLO with thresholdMetric class latency and its limit by hand")
 		return
-	case q.total.Present() && strings.HasPrefix(strings.TrimSpace(total), "vector("):
+	case strings.HasPrefix(strings.TrimSpace(total), "vector("):
 		q.total.Errorf("must count events, got %s", clip(total)).Hint("a constant is no number of requests")
 		return
 	}

@@ -47,6 +47,10 @@ func (im *importer) slothSpec(m *conf.Map, w slothWords) {
 	}
 	for _, n := range m.Need("slos").List() {
 		s := n.Map()
+		if service == "" { // told of; the mistakes of its SLOs are too
+			im.slothSLO(s, w, service, shared, window)
+			continue
+		}
 		im.alone(s.Need("name"), func() Imported { return im.slothSLO(s, w, service, shared, window) })
 	}
 	m.Done()
