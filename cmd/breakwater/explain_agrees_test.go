@@ -367,6 +367,7 @@ func (w *agreement) compare(p *pair, ev *retrylog.Exchange) {
 	differ("status of the client", a.Status, p.status)
 	differ("first reason", a.Reason, ev.Reason)
 	differ("skip_reason", a.Skip, ev.Skip)
+	differ("degraded", a.Degraded, ev.Degraded)
 	for i := range min(len(a.Tries), len(ev.Tries)) {
 		plan, was := a.Tries[i], ev.Tries[i]
 		at := func(what string) string { return fmt.Sprintf("try %d: %s", i, what) }

@@ -41,6 +41,9 @@ func drawRoute(rnd *rand.Rand, i int) agreeRoute {
 	if rnd.IntN(4) == 0 {
 		say("require_signal_on_503: false")
 	}
+	if rnd.IntN(4) == 0 {
+		say("degrade: {action: %s, on: [%s]}", pick(rnd, "fail_fast", "pass_through", "return_default, default: {status: 203, body: none}"), pick(rnd, "open", "failure", "open, failure"))
+	}
 	conditional := rnd.IntN(2) == 0
 	say("retry:")
 	say("  enabled: %t", rnd.IntN(20) > 0)

@@ -8,6 +8,7 @@ import (
 
 	"breakwater/gateway/contract"
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/policy/fallback"
 	"breakwater/gateway/policy/retry"
 	"breakwater/internal/conf"
 )
@@ -63,7 +64,7 @@ func (p *parser) checkAnswers(c *contract.Resilience, at contractPlaces) {
 			continue
 		}
 		for k, a := range c.Answers {
-			if text := disagrees(&r.Retry, a); a.Reaction != "" && a.Status != 0 && text != "" {
+			if text := disagrees(r, a); a.Reaction != "" && a.Status != 0 && text != "" {
 				if differ[k] == nil {
 					differ[k] = map[string][]string{}
 				}
@@ -88,9 +89,9 @@ func (p *parser) checkAnswers(c *contract.Resilience, at contractPlaces) {
 	}
 }
 
-// disagrees says what cfg makes of a where that is not what was agreed.
-func disagrees(cfg *retry.Config, a contract.Answer) string {
-	d := retry.Decide(*cfg, facts(a), 0)
+// disagrees says what r makes of a where that is not what was agreed.
+func disagrees(r *Route, a contract.Answer) string {
+	d := retry.Decide(r.Retry, facts(a), 0)
 	switch {
 	case d.Retry && a.Reaction == contract.Retry:
 		return ""
@@ -102,15 +103,37 @@ func disagrees(cfg *retry.Config, a contract.Answer) string {
 		return "takes it for good"
 	}
 	// What follows a failure that is not asked again: the strategy, where the
-	// policy speaks of it, else the answer as it is.
-	fallback := d.Reason != "" && d.Fallback == retry.Return503
+	// policy speaks of it, or the route's own action, else the answer as it is.
+	instead := replaced(r, a, d)
 	switch {
-	case a.Reaction == contract.Fallback && !fallback:
+	case a.Reaction == contract.Fallback && instead == "":
 		return "passes it on"
-	case a.Reaction == contract.Pass && fallback:
-		return "puts a 503 in its place"
+	case a.Reaction == contract.Pass && instead != "":
+		return "puts another in its place (" + instead + ")"
 	}
 	return ""
+}
+
+// replaced names what takes the place of an answer like a; "" nothing does. The
+// route's own action is asked by running its layer.
+func replaced(r *Route, a contract.Answer, d retry.Decision) string {
+	var x exchange.Exchange
+	x.Reset()
+	x.Request.Method = "GET"
+	x.Request.Body.Set(nil, 0)
+	x.Event.Skip = d.Skip
+	if d.Reason != "" && d.Fallback == retry.Return503 {
+		return string(retry.Return503)
+	}
+	answer := exchange.Func(func(x *exchange.Exchange) error { x.Response.Status = a.Status; return nil })
+	own := r.Degrade
+	if own.Action == fallback.LastGood { // kept or not, it is no answer of now
+		own.Action = fallback.FailFast
+	}
+	if err := fallback.Layer(own, nil)(answer).Serve(&x); err != nil {
+		return ""
+	}
+	return x.Event.Degraded
 }
 
 // facts are those of an answer like a to a request for which no gate is shut.

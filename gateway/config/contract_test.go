@@ -91,3 +91,22 @@ func TestContractOfRoutesThatDoNotRetry(t *testing.T) {
 		t.Errorf("got\n%v", log.All())
 	}
 }
+
+// What a route answers in an upstream's place counts too.
+func TestContractAgainstDegrade(t *testing.T) {
+	degrading := strings.Replace(agreed, "match: {path: /orders}\n", "match: {path: /orders}\ndegrade: {action: last_good, on: [failure]}\n", 1)
+	_, log := parse(degrading + "  - {status: 500, meaning: a bug, reaction: pass}\n  - {status: 504, meaning: slow, reaction: fallback}\n")
+	want := []string{
+		"500 is agreed to be passed on, but route order-get puts another in its place (fail_fast)",
+		"504 is agreed to be replaced by a fallback, but route order-put passes it on",
+	}
+	var got []string
+	for _, w := range log.Warnings() {
+		if w.Code == "W-CONTRACT" && strings.HasPrefix(w.Path, "answers") {
+			got = append(got, w.Text)
+		}
+	}
+	if !slices.Equal(got, want) || log.Err() != nil {
+		t.Errorf("got\n%s\n%v", strings.Join(got, "\n"), log.Err())
+	}
+}

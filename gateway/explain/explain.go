@@ -44,6 +44,9 @@ type Answer struct {
 	// Status is what the client is told, Origin who says it: upstream or gateway.
 	Status int    `json:"status"`
 	Origin string `json:"origin"`
+	// Degraded names what took the place of the upstream's answer: the strategy of
+	// the retries, or the action of the route.
+	Degraded string `json:"degraded,omitempty"`
 	// TakesMS is when the answer comes, at the earliest and at the latest.
 	TakesMS   [2]int64   `json:"takes_ms"`
 	WorstCase *WorstCase `json:"worst_case,omitempty"`
@@ -178,8 +181,9 @@ func (e *Engine) Explain(s Sample) (Answer, error) {
 	a.policy(m)
 	early, late := m.run(0), m.run(math.Nextafter(1, 0))
 	a.take(early, late)
-	a.agreed(cfg, early)
 	a.Notes = m.notes
+	a.degrade(&r, &s, early)
+	a.agreed(cfg, early)
 	return a, nil
 }
 
@@ -287,7 +291,7 @@ func told(c call) []Step {
 		if s.OK || s.Rule < 0 {
 			continue
 		}
-		names := []string{}
+		var names []string
 		switch name, _, _ := strings.Cut(strings.TrimPrefix(s.Detail, "header "), "="); {
 		case strings.HasPrefix(s.Detail, "header "):
 			names = []string{name}

@@ -93,6 +93,36 @@ func TestExplainAnswers(t *testing.T) {
 	}
 }
 
+// What the route answers in the upstream's place is told by its own layer.
+func TestExplainDegrade(t *testing.T) {
+	for action, want := range map[string]struct {
+		status   int
+		degraded string
+	}{
+		"{action: return_default, on: [failure], default: {status: 203, body: none}}": {203, "return_default"},
+		"{action: return_default, on: [open], default: {status: 203, body: none}}":    {502, ""},
+		"{action: fail_fast, on: [failure]}":                                          {503, "fail_fast"},
+		"{action: last_good, on: [failure]}":                                          {503, "fail_fast"},
+		"{action: pass_through}":                                                      {502, ""},
+		"{action: fail_fast, on: [failure], observe: true}":                           {502, ""},
+	} {
+		c := cfg(t, "timeout: 10s", "timeout: 10s\ndegrade: "+action)
+		for _, s := range []Sample{{Path: "/auth/x", Status: 502}, {Path: "/auth/x", Failure: "reset_before_first_byte"}} {
+			a, err := Explain(c, s)
+			if err != nil || a.Status != want.status || a.Degraded != want.degraded || (a.Origin == "gateway") != (want.degraded != "" || s.Failure != "") {
+				t.Errorf("%s: got %d, %q from the %s, %v", action, a.Status, a.Degraded, a.Origin, err)
+			}
+			if strings.Contains(action, "last_good") != (len(a.Notes) == 1) {
+				t.Errorf("%s: notes %q", action, a.Notes)
+			}
+		}
+	}
+	a, err := Explain(cfg(t, "pass_through", "return_503"), Sample{Path: "/auth/x", Status: 502})
+	if err != nil || a.Degraded != "return_503" {
+		t.Errorf("got %+v, %v", a, err)
+	}
+}
+
 // A captured exchange is explained again, and what has changed since is told.
 func TestExplainAnEvent(t *testing.T) {
 	c := cfg(t)

@@ -41,6 +41,7 @@ type outcome struct {
 	reason, skip string
 	status       int
 	origin       string
+	degraded     string
 	ends         time.Duration
 }
 
@@ -128,7 +129,7 @@ func (m *simulation) end(o *outcome, last call, held int) {
 		o.status, o.origin = held, "upstream"
 	}
 	if last.decision.Fallback == retry.Return503 && !m.policy.Observe {
-		o.status, o.origin = 503, "gateway"
+		o.status, o.origin, o.degraded = 503, "gateway", string(retry.Return503)
 	}
 }
 

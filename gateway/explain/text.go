@@ -31,7 +31,11 @@ func (a Answer) Text(w io.Writer) error {
 	for n := range a.Tries {
 		a.Tries[n].text(line, n == len(a.Tries)-1)
 	}
-	line("answer", "%d from the %s, after %s", a.Status, a.Origin, milli(a.TakesMS))
+	place := ""
+	if a.Degraded != "" {
+		place = " (" + a.Degraded + ")"
+	}
+	line("answer", "%d from the %s%s, after %s", a.Status, a.Origin, place, milli(a.TakesMS))
 	if a.AtLeast != a.Retries {
 		line("", "%d to %s: the deadline falls within the jitter", min(a.AtLeast, a.Retries), plural(max(a.AtLeast, a.Retries), "retry", "retries"))
 	}
