@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"breakwater/gateway/plan"
-	"breakwater/gateway/policy/fault"
 	"breakwater/injector/scenario"
 )
 
@@ -24,6 +23,9 @@ func Faults(r Run, sc scenario.Scenario) []plan.Leased {
 	default:
 		return nil
 	}
+	if len(sc.Target.Calls) > 0 {
+		return nil // routes without names: a rule without them would hit all
+	}
 	seed := sc.Sample.Seed
 	if seed == "auto" {
 		seed = r.ID
@@ -34,11 +36,9 @@ func Faults(r Run, sc scenario.Scenario) []plan.Leased {
 	}
 	var out []plan.Leased
 	for _, f := range sc.Faults {
-		rule := fault.Fault{
-			ID: f.ID, Run: r.ID, Seed: seed, Key: sc.Sample.Key, PPM: ppm,
-			Target: fault.Target{Service: sc.Target.Service, Routes: sc.Target.Routes, Callers: sc.Target.Callers},
-			Kind:   f.Kind, LatencyMS: f.Latency.Milliseconds(), Status: f.Status, Body: f.Body,
-		}
+		rule := f.Rule
+		rule.ID, rule.Run, rule.Seed, rule.PPM, rule.Target = f.ID, r.ID, seed, ppm, sc.Target.Rule()
+		rule.Key, rule.RampMS, rule.First = sc.Sample.Key, sc.Sample.Ramp.Milliseconds(), sc.Sample.First
 		out = append(out, plan.Leased{Fault: rule, TTLMS: ttl, Hash: plan.HashOf(rule)})
 	}
 	return out

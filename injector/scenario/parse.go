@@ -1,7 +1,7 @@
 package scenario
 
 import (
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +13,6 @@ const (
 	apiVersion = "breakwater/v1"
 	kind       = "Scenario"
 	maxPhase   = 24 * time.Hour
-)
-
-// Bounds of what one fault may do; a gateway's own caps may be narrower.
-const (
-	maxLatency = 5 * time.Minute
-	maxBody    = 64 << 10
 )
 
 // Parse reads the documents of ours in files; those of other kinds are left to
@@ -89,33 +83,150 @@ func Decode(d conf.Document, log *conf.Log) Scenario {
 	}
 	s.Stop = stops(m.Need("stop"))
 	s.Limits = limits(m.Get("limits"))
+	if n := m.Get("search"); n.Present() {
+		s.Search = search(n, s.Faults)
+	}
+	if n := m.Get("on_fail"); n.Present() {
+		s.OnFail = onFail(n)
+	}
+	s.Accept = accepted(m.Get("accept"))
 	m.Done()
+	s.agree(m)
 	return s
+}
+
+// agree looks at what two parts of a document say together.
+func (s *Scenario) agree(m *conf.Map) {
+	for i, f := range m.Get("faults").List() {
+		if i >= len(s.Faults) {
+			return
+		}
+		rule := s.Faults[i].Rule
+		if rule.Kind == "" {
+			continue // told of already
+		}
+		// Control and gateway refuse by the same words; this is the last net below
+		// what is told at single fields.
+		rule.Run, rule.Key, rule.PPM = "r", s.Sample.Key, s.Sample.PPM
+		rule.Target = s.Target.Rule()
+		if rule.Target.Service == "" {
+			rule.Target.Service = "unknown" // told of at its place
+		}
+		if err := fault.Check(rule); err != nil {
+			f.Errorf("cannot be: %v", err)
+		}
+	}
 }
 
 func target(n conf.Node) Target {
 	m := n.Map()
-	t := Target{Service: m.Need("service").Name(), Routes: m.Get("routes").Strs(), Callers: m.Get("callers").Strs()}
-	for _, key := range []string{"routes", "callers"} {
-		if list := m.Get(key); list.Present() && len(list.List()) == 0 {
-			list.Errorf("must name some, got an empty list").Hint("leave it out to mean all")
-		}
-		for _, item := range m.Get(key).List() {
-			if strings.Contains(item.Str(""), "*") {
-				item.Errorf("must be a name, got a pattern").Hint("leave %s out to mean all", key)
-			}
+	match := m.Get("match").Map()
+	t := Target{
+		Service:        m.Need("service").Name(),
+		Endpoint:       m.Get("endpoint").Str(""),
+		ExcludeCallers: names(m.Get("exclude_callers")),
+		ExcludeTenants: names(m.Get("exclude_tenants")),
+	}
+	for _, item := range listed(m.Get("routes")) {
+		text := item.Str("")
+		method, path, isCall := strings.Cut(text, " ")
+		switch {
+		case !isCall && strings.Contains(text, "*"):
+			item.Errorf("must be a name, got a pattern").Hint("leave routes out to mean all")
+		case !isCall:
+			t.Routes = append(t.Routes, item.Name())
+		case !slices.Contains(methods(), method) || !strings.HasPrefix(path, "/"):
+			item.Errorf("must be a route's name, or a method and a path such as POST /v1/orders, got %q", text)
+		default:
+			t.Calls = append(t.Calls, Call{method, path})
 		}
 	}
+	// These may stand under match or beside it: one and the same.
+	either := func(key string) conf.Node {
+		outer, inner := m.Get(key), match.Get(key)
+		if outer.Present() && inner.Present() {
+			inner.Errorf("must be given once, and stands in target too")
+		}
+		if outer.Present() {
+			return outer
+		}
+		return inner
+	}
+	if list := either("methods"); list.Present() {
+		t.Methods = list.Enums(methods()...)
+	}
+	t.Callers, t.Tenants = names(either("callers")), names(either("tenants"))
+	t.OptIn, _ = either("opt_in").Bool(false)
+	t.Headers = headers(match.Get("headers"))
+	match.Done()
 	m.Done()
 	return t
+}
+
+func methods() []string {
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+}
+
+// listed are the items of a list that has some, where it is there: an empty one
+// would mean nobody to one reader and everybody to the next.
+func listed(n conf.Node) []conf.Node {
+	items := n.List()
+	if n.IsList() && len(items) == 0 {
+		n.Errorf("must name some, got an empty list").Hint("leave it out to mean all")
+	}
+	return items
+}
+
+func names(n conf.Node) []string {
+	var out []string
+	for _, item := range listed(n) {
+		text := item.Str("")
+		if strings.Contains(text, "*") {
+			item.Errorf("must be a name, got a pattern").Hint("leave it out to mean all")
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// headers reads fields that must be there: by one value, or by several.
+func headers(n conf.Node) []fault.HeaderIn {
+	var out []fault.HeaderIn
+	for _, e := range n.Entries() {
+		h := fault.HeaderIn{Name: e.Key}
+		if !e.Value.IsMap() {
+			h.Values = []string{e.Value.Str("")}
+			out = append(out, h)
+			continue
+		}
+		m := e.Value.Map()
+		in, present := m.Get("in"), m.Get("present")
+		switch {
+		case in.Present() && present.Present():
+			present.Errorf("must stand alone, got in beside it")
+		case present.Present():
+			if v, ok := present.Bool(true); ok && !v {
+				present.Errorf("must be true: a field that has to be absent is not matched")
+			}
+		default:
+			for _, item := range listed(m.Need("in")) {
+				h.Values = append(h.Values, item.Str(""))
+			}
+		}
+		m.Done()
+		out = append(out, h)
+	}
+	return out
 }
 
 func sample(n conf.Node) Sample {
 	m := n.Map()
 	s := Sample{
-		PPM:  m.Need("percent").PPM(0),
-		Key:  m.Get("key").Enum("attempt", "attempt", "request"),
-		Seed: m.Get("seed").Str("auto"),
+		PPM:   m.Need("percent").PPM(0),
+		Key:   m.Get("key").Enum(fault.KeyAttempt, fault.KeyAttempt, fault.KeyRequest, fault.KeyTrace, fault.KeyTenant, fault.KeyConnection),
+		Seed:  m.Get("seed").Str("auto"),
+		Ramp:  m.Get("ramp").Span(0, time.Second, maxPhase),
+		First: m.Get("first").Int(0, 1, 1_000_000_000),
 	}
 	m.Done()
 	return s
@@ -130,184 +241,4 @@ func phases(n conf.Node) Phases {
 	}
 	m.Done()
 	return p
-}
-
-func faults(n conf.Node) []Fault {
-	var out []Fault
-	seen := map[string]bool{}
-	items := n.List()
-	if n.IsList() && len(items) == 0 {
-		n.Errorf("must hold at least one fault")
-	}
-	for _, item := range items {
-		m := item.Map()
-		f := Fault{ID: m.Need("id").Name()}
-		if seen[f.ID] && f.ID != "" {
-			m.Get("id").Errorf("must be unique, got %s again", f.ID)
-		}
-		seen[f.ID] = true
-		latency, failure := m.Get("latency"), m.Get("error")
-		switch {
-		case latency.Present() && failure.Present():
-			failure.Errorf("must stand alone, got latency beside it").Hint("write two faults")
-		case latency.Present():
-			f.Kind, f.Latency = fault.Latency, latencyOf(latency)
-		case failure.Present():
-			f.Kind = fault.Error
-			e := failure.Map()
-			f.Status = int(e.Need("status").Int(0, 400, 599))
-			f.Body = e.Get("body").Str("")
-			if len(f.Body) > maxBody {
-				e.Get("body").Errorf("must be at most %d bytes, got %d", maxBody, len(f.Body))
-			}
-			e.Done()
-		case item.IsMap():
-			item.Errorf("must have latency or error, got neither")
-		}
-		m.Get("position").Enum("upstream", "upstream")
-		f.Toothless = m.Get("toothless").Enum("", "allowed") == "allowed"
-		m.Done()
-		out = append(out, f)
-	}
-	return out
-}
-
-func latencyOf(n conf.Node) time.Duration {
-	m := n.Map()
-	m.Need("dist").Enum("", "fixed")
-	d := m.Need("value").Duration(0, time.Millisecond, maxLatency)
-	m.Done()
-	return d
-}
-
-var sli = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]*)\.([a-z0-9_]+)$`)
-
-// measureOf splits "order.error_rate" into a service and a measure.
-func measureOf(n conf.Node, allowed ...Measure) (string, Measure) {
-	text := n.Str("")
-	if text == "" {
-		return "", ""
-	}
-	m := sli.FindStringSubmatch(text)
-	for _, a := range allowed {
-		if m != nil && m[2] == string(a) {
-			return m[1], a
-		}
-	}
-	words := make([]string, len(allowed))
-	for i, a := range allowed {
-		words[i] = "<service>." + string(a)
-	}
-	n.Errorf("must be %s, got %q", strings.Join(words, " or "), text)
-	return "", ""
-}
-
-func assertions(n conf.Node, phase string, ids map[string]bool) []Assertion {
-	var out []Assertion
-	for _, item := range n.List() {
-		m := item.Map()
-		a := Assertion{ID: m.Need("id").Name()}
-		// Results are kept by id, so one id means one expectation.
-		if a.ID != "" && ids[a.ID] {
-			m.Get("id").Errorf("must be unique over all phases, got %s again", a.ID)
-		}
-		ids[a.ID] = true
-		what := m.Get("sli")
-		amplification, retries := m.Get("amplification"), m.Get("retries")
-		switch {
-		case what.Present():
-			a.Service, a.Measure = measureOf(what, Success, ErrorRate, P95)
-		case amplification.Present():
-			a.Service, a.Measure = amplification.Name(), Amplification
-		case retries.Present():
-			a.Service, a.Measure = retries.Name(), Retries
-		case item.IsMap():
-			item.Errorf("must have sli, amplification or retries, got none of them")
-		}
-		a.Op = m.Need("op").Enum("", "<=", "<", ">=", ">")
-		a.Limit = limitOf(m.Need("value"), a.Measure)
-		a.MinRequests = m.Get("min_requests").Int(30, 1, 1_000_000_000)
-		if phase != "during" {
-			a.Window = m.Get("window").Span(0, time.Second, maxPhase)
-		}
-		if phase == "after" {
-			a.Within = m.Get("within").Span(0, time.Second, maxPhase)
-		}
-		m.Done()
-		out = append(out, a)
-	}
-	return out
-}
-
-func limitOf(n conf.Node, m Measure) int64 {
-	switch m {
-	case P95:
-		return n.Duration(0, time.Millisecond, maxLatency).Microseconds()
-	case Amplification:
-		return n.Decimal(0, 6, 0, 1_000_000_000)
-	case "":
-		return 0
-	}
-	return n.PPM(0)
-}
-
-func stops(n conf.Node) []Stop {
-	var out []Stop
-	items := n.List()
-	if n.IsList() && len(items) == 0 {
-		n.Errorf("must hold at least one condition: a fault without a brake is refused")
-	}
-	for _, item := range items {
-		m := item.Map()
-		var s Stop
-		burn, what, spent := m.Get("burn_rate"), m.Get("sli"), m.Get("budget_spent")
-		switch {
-		case burn.Present():
-			s.Kind, s.Service = StopBurn, burn.Name()
-			// A burn rate of 1 spends the budget exactly in its window.
-			s.OverMilli = m.Need("over").Decimal(0, 3, 1, 10_000_000_000)
-			for _, w := range m.Need("windows").List() {
-				s.Windows = append(s.Windows, w.Span(time.Minute, 5*time.Second, time.Hour))
-			}
-			if len(s.Windows) != 2 && m.Get("windows").IsList() {
-				m.Get("windows").Errorf("must be two windows, a short and a long one, got %d", len(s.Windows))
-			} else if len(s.Windows) == 2 && s.Windows[0] >= s.Windows[1] {
-				m.Get("windows").Errorf("must be the shorter window first")
-			}
-			s.MinBad = m.Get("min_bad").Int(10, 1, 1_000_000)
-		case what.Present():
-			service, measure := measureOf(what, ErrorRate, Success)
-			s.Kind, s.Service = StopErrors, service
-			op, ppm := m.Need("op"), m.Need("value").PPM(0)
-			if measure == Success {
-				op.Enum("", "<")
-				ppm = 1_000_000 - ppm
-			} else {
-				op.Enum("", ">")
-			}
-			s.PPM = ppm
-			s.For = m.Get("for").Span(15*time.Second, 5*time.Second, time.Hour)
-			s.MinBad = m.Get("min_bad").Int(10, 1, 1_000_000)
-		case spent.Present():
-			s.Kind, s.PPM = StopBudget, spent.PPM(0)
-			if s.PPM == 0 {
-				spent.Errorf("must be above 0%%, got 0%%: it would stop the run before it starts")
-			}
-		case item.IsMap():
-			item.Errorf("must have burn_rate, sli or budget_spent, got none of them")
-		}
-		m.Done()
-		out = append(out, s)
-	}
-	return out
-}
-
-// maxTTL is the lease of a fault at a gateway; a document may shorten it alone.
-const maxTTL = 15 * time.Second
-
-func limits(n conf.Node) Limits {
-	m := n.Map()
-	l := Limits{TTL: m.Get("ttl").Duration(maxTTL, 10*time.Second, maxTTL)}
-	m.Done()
-	return l
 }

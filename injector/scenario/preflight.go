@@ -2,95 +2,190 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"breakwater/gateway/policy/fault"
 )
 
-// Facts are what is known of the live system before a run; zero fields are not
-// known, and nothing is concluded from them.
-type Facts struct {
-	// PerTry is the timeout of one try to the target, Retries how many more
-	// follow a failed one.
-	PerTry  time.Duration
-	Retries int
-	// RPSMilli is the traffic of the target, in thousandths of a request a second.
-	RPSMilli int64
-	// TargetPPB is the promised share of good requests, by service.
-	TargetPPB map[string]int64
+// The codes by which preflight objects.
+const (
+	Toothless   = "toothless"    // no timeout is reached
+	TooWeak     = "too_weak"     // less than the author asks of it
+	ControlRun  = "control-run"  // remark
+	FewHits     = "few-hits"     //
+	Storm       = "storm"        // retries multiply
+	DeadBrake   = "dead-brake"   // a stop condition out of reach
+	NoDuring    = "no-during"    // remark
+	CannotTrip  = "cannot_trip"  // the breaker does not open
+	TooShort    = "too_short"    // for the breaker to open and try again
+	Cost        = "cost"         // more of the budget than is granted
+	Radius      = "radius"       // more than limits allow
+	OverlapCode = "overlap"      // another run shares a service
+	NoFallback  = "no_fallback"  // users see the failure
+	NoMatch     = "no_match"     // nobody is hit
+	Exempt      = "exempt"       // health, login or control routes
+	AlertsAway  = "alerts_away"  // nobody would be told
+	Unsafe      = "unsafe"       // may do something twice
+	WillFail    = "will_fail"    // an expectation that the figures contradict
+	NoTarget    = "no_objective" // no budget is kept
+)
+
+// refusals are the codes that an author may accept.
+func refusals() []string {
+	return []string{CannotTrip, Cost, OverlapCode, NoFallback, NoMatch, AlertsAway, Unsafe, NoTarget}
 }
 
-// Warning is what a run would probably not show, told before it starts.
-// Refuse: it proves nothing at all, and must not start unless the document
-// says that this is meant.
+// Warning is what a run would probably not show, or do beside, told before it
+// starts. Refuse: it must not start, unless the document says that this is meant.
 type Warning struct {
 	Code, Text string
 	Refuse     bool
 }
 
-// Preflight looks for reasons why s could not show anything.
+// grantPPM is what a run may spend of a window's budget where nobody says otherwise.
+const grantPPM = 50_000
+
+// alertsWithin is how old the word of the alert feed may be.
+const alertsWithin = 2 * time.Minute
+
+// Preflight looks for reasons why s could not show anything, or would do more
+// harm than was agreed.
 func (s Scenario) Preflight(f Facts) []Warning {
-	var out []Warning
-	add := func(refuse bool, code, format string, args ...any) {
-		out = append(out, Warning{code, fmt.Sprintf(format, args...), refuse})
-	}
-	for _, x := range s.Faults {
-		if x.Kind != fault.Latency || f.PerTry == 0 {
-			continue
-		}
-		switch {
-		case x.Latency <= f.PerTry && !x.Toothless:
-			add(true, "toothless", "fault %s waits %v, and a try may take %v: no timeout is reached (write toothless: allowed if that is meant)", x.ID, x.Latency, f.PerTry)
-		case x.Latency < 2*f.PerTry && x.Latency > f.PerTry:
-			add(false, "weak", "fault %s waits %v, less than twice the %v a try may take", x.ID, x.Latency, f.PerTry)
-		}
-	}
-	if s.Sample.PPM == 0 {
-		add(false, "control-run", "percent is 0%%: nothing is injected, the run proves that nothing else changes")
-	}
-	if f.RPSMilli > 0 && s.Sample.PPM > 0 {
-		hits := f.RPSMilli * int64(s.Phases.Inject/time.Second) / 1000 * s.Sample.PPM / 1_000_000
-		if hits < 30 {
-			add(false, "few-hits", "about %d tries will be hit, and a verdict needs 30: inject longer or a larger share", hits)
-		}
-	}
-	if f.Retries > 2 {
-		add(false, "storm", "%d retries multiply the traffic of a failing upstream", f.Retries)
-	}
-	for _, x := range s.Stop {
-		target := f.TargetPPB[x.Service]
-		if x.Kind != StopBurn || target == 0 {
-			continue
-		}
-		// Everything failing burns 1 / (1 - target).
-		if most := 1_000_000_000 * 1000 / max(1_000_000_000-target, 1); x.OverMilli >= most {
-			add(false, "dead-brake", "a burn rate over %d is never reached by %s: all requests failing burns %d", x.OverMilli/1000, x.Service, most/1000)
-		}
-	}
-	if len(s.During) == 0 {
-		add(false, "no-during", "nothing is expected while the fault is on: the verdict will not say whether users were protected")
-	}
-	return out
+	c := check{s: s, f: f, will: s.Forecast(f)}
+	c.strength()
+	c.effect()
+	c.breaker()
+	c.harm()
+	c.surroundings()
+	return c.out
 }
 
-// Services lists every service that s hits, watches or could stop for, once.
-func (s Scenario) Services() []string {
-	var out []string
-	seen := map[string]bool{"": true}
-	add := func(name string) {
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, name)
+// check is one preflight under way.
+type check struct {
+	s    Scenario
+	f    Facts
+	will Forecast
+	out  []Warning
+}
+
+func (c *check) warn(code, format string, args ...any) {
+	c.out = append(c.out, Warning{code, fmt.Sprintf(format, args...), false})
+}
+
+// refuse objects wherever users are real, and everywhere where always; what the
+// author has accepted is still told.
+func (c *check) refuse(always bool, code, format string, args ...any) {
+	ok := slices.Contains(c.s.Accept, code)
+	c.out = append(c.out, Warning{code, fmt.Sprintf(format, args...), (always || c.f.Prod) && !ok})
+}
+
+// strength: whether the faults reach what they are meant to reach.
+func (c *check) strength() {
+	for _, x := range c.s.Faults {
+		if x.Rule.Kind != fault.Latency || c.f.PerTry == 0 {
+			continue
+		}
+		most := longest(x.Rule)
+		switch {
+		case most <= c.f.PerTry && !x.Toothless:
+			c.refuse(true, Toothless, "fault %s waits %v, and a try may take %v: no timeout is reached (write toothless: allowed if that is meant)", x.ID, most, c.f.PerTry)
+		case x.RatioMilli > 0 && most.Milliseconds()*1000 < x.RatioMilli*c.f.PerTry.Milliseconds():
+			c.refuse(true, TooWeak, "fault %s waits %v, less than the %g times of %v it is required to", x.ID, most, float64(x.RatioMilli)/1000, c.f.PerTry)
+		case most < 2*c.f.PerTry && most > c.f.PerTry:
+			c.warn("weak", "fault %s waits %v, less than twice the %v a try may take", x.ID, most, c.f.PerTry)
 		}
 	}
-	add(s.Target.Service)
-	for _, list := range [][]Assertion{s.Steady, s.During, s.After} {
-		for _, a := range list {
-			add(a.Service)
+}
+
+// effect: whether anybody is hit.
+func (c *check) effect() {
+	s, f := c.s, c.f
+	if s.Sample.PPM == 0 {
+		c.warn(ControlRun, "percent is 0%%: nothing is injected, the run proves that nothing else changes")
+	}
+	if f.rate(s.Target) > 0 && s.Sample.PPM > 0 && c.will.Hits < 30 {
+		c.warn(FewHits, "about %d tries will be hit, and a verdict needs 30: inject longer or a larger share", c.will.Hits)
+	}
+	if f.Week != nil && *f.Week == 0 {
+		c.refuse(false, NoMatch, "the target matched no request in the last 7 days")
+	}
+	for _, name := range s.Target.Routes {
+		i := slices.IndexFunc(f.Routes, func(r Route) bool { return r.Name == name })
+		switch {
+		case len(f.Routes) > 0 && i < 0:
+			c.refuse(false, NoMatch, "%s is no route of %s", name, s.Target.Service)
+		case i >= 0 && f.Routes[i].NoFaults:
+			c.refuse(true, Exempt, "route %s is marked no_faults, as health, login and control routes are: nothing is ever injected there", name)
 		}
 	}
-	for _, x := range s.Stop {
-		add(x.Service)
+	if all := f.aimed(s.Target); len(s.Target.Routes) == 0 && len(all) > 0 && !slices.ContainsFunc(all, func(r Route) bool { return !r.NoFaults }) {
+		c.refuse(true, Exempt, "every route of %s is marked no_faults: nothing is ever injected there", s.Target.Service)
 	}
-	return out
+	if len(s.During) == 0 {
+		c.warn(NoDuring, "nothing is expected while the fault is on: the verdict will not say whether users were protected")
+	}
+}
+
+// breaker: whether it can trip at all by what is injected, in the time there is.
+func (c *check) breaker() {
+	s, f, b := c.s, c.f, c.f.Breaker
+	expects := func(list []Assertion, event string) bool {
+		return slices.ContainsFunc(list, func(a Assertion) bool {
+			return a.Measure == Breaker && a.Event == event && a.Service == s.Target.Service
+		})
+	}
+	if b == nil || s.Sample.PPM == 0 || c.will.TryFailPPM == 0 && !expects(s.During, Opened) {
+		return
+	}
+	if why := c.cannotTrip(b); why != "" {
+		if expects(s.During, Opened) {
+			c.refuse(false, CannotTrip, "the breaker of %s is expected to open, and %s", s.Target.Service, why)
+		} else {
+			c.warn(CannotTrip, "the breaker of %s will not open: %s", s.Target.Service, why)
+		}
+	}
+	windows := time.Duration(max(b.Windows, 1)) * b.Window
+	if least := windows + b.OpenFor; s.Phases.Inject < least && !b.Off {
+		c.warn(TooShort, "the injection of %v is shorter than the %v in which the breaker opens and tries again (%v and %v)", s.Phases.Inject, least, windows, b.OpenFor)
+	}
+	if t := f.Retries * max(f.Layers, 1); t > 2 && f.Layers > 1 {
+		c.warn(Storm, "%d retries on each of %d hops multiply the traffic of a failing upstream", f.Retries, f.Layers)
+	}
+}
+
+// cannotTrip says why the breaker stays closed, or "".
+func (c *check) cannotTrip(b *BreakerRule) string {
+	rate, final := c.f.rate(c.s.Target), c.will.FinalPPM
+	share := ""
+	switch calls := int64(rate * b.Window.Seconds()); {
+	case b.Off:
+		return "it is switched off"
+	case b.Never != "":
+		return b.Never
+	case rate > 0 && calls < b.MinRequests:
+		share = fmt.Sprintf("%d calls in its window of %v are fewer than the %d it asks for", calls, b.Window, b.MinRequests)
+	case b.ErrorPPM > 0 && (final < b.ErrorPPM || b.Above && final == b.ErrorPPM):
+		share = fmt.Sprintf("%s of requests fail for good, and it asks for %s", percent(final), percent(b.ErrorPPM))
+	}
+	row := ""
+	if b.Row > 0 && rate > 0 && c.will.RowChance < 0.05 {
+		row = fmt.Sprintf("%d failures in a row among %d requests, of which %s fail, have a chance of %.2g", b.Row, c.will.Requests, percent(final), c.will.RowChance)
+	}
+	switch {
+	case b.Row == 0:
+		return share
+	case b.And && row != "":
+		return row
+	case b.And:
+		return share
+	case row != "" && (share != "" || b.ErrorPPM == 0):
+		return strings.TrimPrefix(share+", and "+row, ", and ")
+	}
+	return ""
+}
+
+func percent(ppm int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%04d", ppm/10_000, ppm%10_000), "0"), ".") + " %"
 }
