@@ -54,10 +54,14 @@ func TestSpentAndLeftAddUp(t *testing.T) {
 		}
 		return n
 	}
-	for ppm := int64(0); ppm <= 1_100_000; ppm++ {
-		spent, left := tenths(SpentPercent(ppm)), tenths(Percent(million-ppm))
-		if spent+left != 1000 || spent*1000 < ppm || left*1000 > million-ppm {
-			t.Fatalf("%d ppm: %s spent and %s left", ppm, SpentPercent(ppm), Percent(million-ppm))
+	// Rounding turns at whole tenths: both sides of each, and somewhere in between.
+	for tenth := int64(0); tenth <= 1100; tenth++ {
+		for _, beside := range []int64{0, 1, 2, 499, 500, 501, 998, 999} {
+			ppm := tenth*1000 + beside
+			spent, left := tenths(SpentPercent(ppm)), tenths(Percent(million-ppm))
+			if spent+left != 1000 || spent*1000 < ppm || left*1000 > million-ppm {
+				t.Fatalf("%d ppm: %s spent and %s left", ppm, SpentPercent(ppm), Percent(million-ppm))
+			}
 		}
 	}
 }
