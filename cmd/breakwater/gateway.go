@@ -125,6 +125,14 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 		return err
 	}
 	faults := fault.NewTable(fault.Caps{})
+	// Injected latencies are to be exact to less than the millisecond that the
+	// runtime's timers count in.
+	alarm, err := fault.NewAlarm()
+	if err != nil {
+		return err
+	}
+	defer alarm.Close()
+	faults.SleepBy(alarm)
 	var g *gateway.Gateway
 	poller := lease.New(lease.Config{
 		URL: controlURL, Client: toControl, Table: faults, HaltFile: filepath.Join(set.stateDir, "halt"), Rand: rand.Float64, Log: log,
