@@ -73,8 +73,8 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 		o.More = Link{Name: "Show all " + slo.Count(int64(len(v.services))), Href: with(r, "all", "1"), Count: plural(n, "more service", "more services") + ", better off than these."}
 	}
 	var kinds []string
-	for _, k := range gate.DefaultPolicy().WhenFrozen {
-		kinds = append(kinds, spaced(string(k)))
+	for _, p := range gate.DefaultPolicy().Passes {
+		kinds = append(kinds, spaced(string(p.Kind)))
 	}
 	o.Passes = strings.Join(kinds, ", ")
 	var parts []string

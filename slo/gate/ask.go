@@ -32,7 +32,8 @@ func Ask(ctx context.Context, base, token string, r Request) (Decision, error) {
 		return d, fmt.Errorf("address of control: %w", err)
 	}
 	q := url.Values{"service": {r.Service}}
-	for name, value := range map[string]string{"env": r.Env, "kind": string(r.Kind), "ref": r.Ref} {
+	for name, value := range map[string]string{"env": r.Env, "kind": string(r.Kind), "ref": r.Ref,
+		"incident": r.Incident, "attestation": r.Attestation, "once": r.Once} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -72,6 +73,7 @@ func Ask(ctx context.Context, base, token string, r Request) (Decision, error) {
 	if !slices.Contains([]Verdict{Allow, Deny, Hold, Unclear}, d.Decision) {
 		return Decision{}, fmt.Errorf("read the gate's answer: %.40q is no decision", d.Decision)
 	}
+	d.raw = body
 	return d, nil
 }
 

@@ -9,27 +9,26 @@ import (
 	"time"
 
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 )
 
 // Kind is what sort of change asks.
-type Kind string
+type Kind = freeze.Kind
 
 // The kinds. Feature is assumed where none is named: it is the strictest.
 const (
-	Feature        Kind = "feature"
-	ConfigChange   Kind = "config"
-	Dependency     Kind = "dependency"
-	ReliabilityFix Kind = "reliability_fix"
-	SecurityFix    Kind = "security_fix"
-	Rollback       Kind = "rollback"
-	Scale          Kind = "scale"
-	Experiment     Kind = "experiment"
+	Feature        = freeze.Feature
+	ConfigChange   = freeze.ConfigChange
+	Dependency     = freeze.Dependency
+	ReliabilityFix = freeze.ReliabilityFix
+	SecurityFix    = freeze.SecurityFix
+	Rollback       = freeze.Rollback
+	Scale          = freeze.Scale
+	Experiment     = freeze.Experiment
 )
 
 // Kinds lists them all.
-func Kinds() []Kind {
-	return []Kind{Feature, ConfigChange, Dependency, ReliabilityFix, SecurityFix, Rollback, Scale, Experiment}
-}
+func Kinds() []Kind { return freeze.Kinds() }
 
 // Verdict is the one word of an answer.
 type Verdict string
@@ -48,22 +47,22 @@ type Request struct {
 	Env     string // "": the worst of all environments answers
 	Kind    Kind
 	Ref     string // what is to go out: a commit, an image
+
+	// How the kind is proven: a word of freeze.Key.Attest, an incident, or what
+	// whoever asks on behalf of a platform has seen for itself.
+	Attestation string
+	Incident    string
+	Seen        freeze.Proof
+	// Once names the change where it may be asked about again and again: asked
+	// twice, it uses an override once.
+	Once string
 }
 
 // Policy is how states become answers.
-type Policy struct {
-	// WhenFrozen are the kinds that pass a freeze.
-	WhenFrozen []Kind
-	// Stale is the age from which an evaluation says nothing any more.
-	Stale time.Duration
-	// Valid is how long an answer may be relied on.
-	Valid time.Duration
-}
+type Policy = freeze.Policy
 
 // DefaultPolicy lets through a freeze what ends or eases an outage.
-func DefaultPolicy() Policy {
-	return Policy{WhenFrozen: []Kind{Rollback, Scale, SecurityFix, ReliabilityFix}, Stale: time.Minute, Valid: time.Minute}
-}
+func DefaultPolicy() Policy { return freeze.Default() }
 
 // Decision is the answer, exactly as it is written to whoever asked. Remaining
 // and Coverage are ratios (1 is all), burn rates are multiples of the rate that
@@ -80,6 +79,26 @@ type Decision struct {
 	Override   *string                `json:"override"` // id of the override that let it pass
 	DecisionID string                 `json:"decision_id"`
 	ValidUntil time.Time              `json:"valid_until"`
+
+	// The question, so that an answer speaks for itself.
+	Service  string    `json:"service"`
+	Env      string    `json:"env"`
+	Kind     Kind      `json:"kind"`
+	Ref      string    `json:"ref"`
+	IssuedAt time.Time `json:"issued_at"`
+	// FallbackUntil is until when this answer may stand in while control is away.
+	FallbackUntil time.Time `json:"fallback_until"`
+	// ProvenBy is how the kind was proven, where that was asked for.
+	ProvenBy freeze.Proof `json:"proven_by,omitempty"`
+	// Would is the answer that a dry run did not give.
+	Would    Verdict `json:"would,omitempty"`
+	Policy   string  `json:"policy"`
+	Revision string  `json:"policy_revision"`
+	// RestsOn are the integers it was decided on; null: there were none.
+	RestsOn   *freeze.Snapshot  `json:"rests_on"`
+	Signature *freeze.Signature `json:"signature"` // null: not signed
+
+	raw []byte // as it came over the wire
 }
 
 // Record is a decision with its question, as it is kept.
@@ -89,81 +108,43 @@ type Record struct {
 	At       time.Time
 }
 
-// Decide answers r from the statuses of an evaluation. It is pure: the id and the
-// record are the caller's business.
+// Facts are what a decision rests on beside the question.
+type Facts struct {
+	Statuses []slo.Status
+	freeze.Known
+}
+
+// Decide answers r under one policy, as a page shows it: nobody has overridden
+// anything.
 func Decide(r Request, statuses []slo.Status, p Policy, now time.Time) Decision {
-	d := Decision{State: slo.Unknown, Burn: map[string]json.Number{}, ValidUntil: now.Add(p.Valid).UTC()}
-	mine := slices.DeleteFunc(slices.Clone(statuses), func(s slo.Status) bool {
+	p.Services, p.Envs = nil, nil
+	return Judge(r, Facts{Statuses: statuses, Known: freeze.Known{Policies: []Policy{p}}}, now)
+}
+
+// Judge answers r. It is pure: the id, the record, the signature and the use of an
+// override are the caller's business.
+func Judge(r Request, f Facts, now time.Time) Decision {
+	if r.Kind == "" {
+		r.Kind = Feature
+	}
+	j := judgement{r: r, f: f, now: now}
+	mine := slices.DeleteFunc(slices.Clone(f.Statuses), func(s slo.Status) bool {
 		return s.Objective.Service != r.Service || r.Env != "" && s.Env != r.Env
 	})
 	s, ok := slo.Worst(mine)
-	switch {
-	case !ok && r.Env != "" && slices.ContainsFunc(statuses, func(s slo.Status) bool { return s.Objective.Service == r.Service }):
-		return d.say(Unclear, "unknown_env", fmt.Sprintf("Service %s was never seen in environment %s.", r.Service, r.Env))
-	case !ok:
-		return d.say(Unclear, "unknown_service", fmt.Sprintf("No objective is known for service %q.", r.Service))
-	case now.Sub(s.At) > p.Stale:
-		d.State = s.Level
-		return d.say(Unclear, "stale_evaluation", fmt.Sprintf("The last evaluation is %s old; older than %s proves nothing.", slo.Span(now.Sub(s.At)), slo.Span(p.Stale)))
+	j.env = r.Env
+	if j.env == "" {
+		j.env = s.Env
 	}
-	d.figures(s)
-	why := fmt.Sprintf("%s: %s", s.Objective.ID, s.Reason)
-	switch s.Level {
-	case slo.Normal:
-		d = d.say(Allow, "budget_ok", why)
-	case slo.Warn:
-		d = d.say(Allow, "budget_low", why)
-	case slo.Emergency:
-		d = d.say(Allow, "require_canary", why, "Ship it through a canary: little of the budget is left.")
-	case slo.Frozen:
-		d = p.frozen(d, r.Kind, s, why)
-	default:
-		code := "no_data"
-		if !s.Budget.NoData {
-			code = "low_coverage"
-		}
-		return d.say(Hold, code, why, "No state is held from before, so nothing can be said yet.")
+	j.p = freeze.For(f.Policies, r.Service, j.env)
+	d := j.answer(s, ok)
+	if d.Decision == Unclear {
+		d = j.settle(d)
 	}
-	if s.Measured == slo.Unknown {
-		d.Reasons = append(d.Reasons, "The answer is that of the held state: data is missing at present.")
-	}
-	for _, rule := range s.Firing() {
-		d.Reasons = append(d.Reasons, fmt.Sprintf("The budget burns at %s over %s: %s.", slo.Rate(s.Burn(rule.Long)), slo.Span(rule.Long), rule.Reason))
+	if j.p.DryRun && d.Decision != Allow && !j.byHand {
+		d.Would, d.Decision = d.Decision, Allow
+		d.ReasonCode = "dry_run"
+		d.Reasons = append(d.Reasons, fmt.Sprintf("Policy %s only watches: without its dry_run the answer would be %s.", j.p.Name, d.Would))
 	}
 	return d
-}
-
-func (p Policy) frozen(d Decision, kind Kind, s slo.Status, why string) Decision {
-	if !s.ThawAt.IsZero() {
-		at := s.ThawAt.UTC()
-		d.ThawAt = &at
-	}
-	if slices.Contains(p.WhenFrozen, kind) {
-		return d.say(Allow, "allowed_kind", why, fmt.Sprintf("Releases are frozen, but a change of kind %s may pass.", kind))
-	}
-	thaw := "It thaws once enough budget is back."
-	if d.ThawAt != nil {
-		thaw = fmt.Sprintf("It thaws %s if nothing else fails.", slo.Clock(*d.ThawAt))
-	}
-	return d.say(Deny, "budget_exhausted", why, fmt.Sprintf("Releases are frozen since %s; a change of kind %s has to wait.", slo.Clock(s.Since), kind), thaw)
-}
-
-func (d Decision) say(v Verdict, code string, reasons ...string) Decision {
-	d.Decision, d.ReasonCode, d.Reasons = v, code, reasons
-	return d
-}
-
-func (d *Decision) figures(s slo.Status) {
-	d.State = s.Level
-	if !s.Budget.NoData {
-		left := json.Number(slo.Ratio(s.Budget.RemainingPPM))
-		d.Remaining = &left
-	}
-	coverage := json.Number(slo.Ratio(s.CoveragePPM))
-	d.Coverage = &coverage
-	for _, w := range slo.BurnWindows() {
-		if b := s.Burn(w); !b.NoData {
-			d.Burn[slo.Window(w)] = json.Number(slo.Ratio(b.RateMilli * 1000))
-		}
-	}
 }

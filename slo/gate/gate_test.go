@@ -50,8 +50,8 @@ func TestAnswersByState(t *testing.T) {
 		{slo.Frozen, "", Deny, "budget_exhausted"},
 		{slo.Frozen, Rollback, Allow, "allowed_kind"},
 		{slo.Frozen, Scale, Allow, "allowed_kind"},
-		{slo.Frozen, SecurityFix, Allow, "allowed_kind"},
-		{slo.Frozen, ReliabilityFix, Allow, "allowed_kind"},
+		{slo.Frozen, SecurityFix, Deny, "kind_not_proven"},
+		{slo.Frozen, ReliabilityFix, Deny, "kind_not_proven"},
 		{slo.Unknown, Feature, Hold, "low_coverage"},
 		{slo.Unknown, Rollback, Hold, "low_coverage"},
 	}
@@ -146,7 +146,7 @@ func TestTheAnswerOnTheWire(t *testing.T) {
 	if w.Code != 200 || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
 		t.Fatalf("answered %d %v", w.Code, w.Header())
 	}
-	if len(k.kept) != 1 || k.kept[0].Request != (Request{"order", "prod", Feature, "abc"}) {
+	if len(k.kept) != 1 || k.kept[0].Request != (Request{Service: "order", Env: "prod", Kind: Feature, Ref: "abc"}) {
 		t.Fatalf("kept %+v", k.kept)
 	}
 	got := strings.Replace(w.Body.String(), k.kept[0].Decision.DecisionID, "d-id", 1)

@@ -15,6 +15,7 @@ import (
 
 	"breakwater/internal/auth"
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 )
 
 // Source knows the last evaluation.
@@ -25,11 +26,23 @@ type Keeper interface {
 	SaveDecision(ctx context.Context, r Record) error
 }
 
+// Book is what is known beside the evaluation: policies, freezes by hand,
+// overrides, deploys; and the key that signs.
+type Book interface {
+	Known() freeze.Known
+	// Use uses the override id once more, unless it has been used up, revoked or
+	// has expired meanwhile; once may name the change, and counts once.
+	Use(ctx context.Context, id, once, decision string, now time.Time) (bool, error)
+	// Key is the key that signs; false: there is none yet.
+	Key() (freeze.Key, bool)
+}
+
 // Config is what a Gate needs.
 type Config struct {
 	Source Source
 	Keeper Keeper // nil: decisions are not kept
-	Policy Policy // zero Stale: DefaultPolicy
+	Book   Book   // nil: nothing but the evaluation is known, and Policy rules all
+	Policy Policy // zero Stale: DefaultPolicy; for who has no Book
 	Now    func() time.Time
 	Log    *slog.Logger // nil: none
 }
@@ -55,20 +68,82 @@ func New(cfg Config) *Gate {
 // answered even when the database is not.
 const patience = 500 * time.Millisecond
 
-// Answer decides r and keeps the decision. Where it could not be kept it has no
-// id, since an id that nobody can look up is worse than none.
+// Answer decides r, signs the decision and keeps it. Where it could not be kept
+// it has no id, since an id that nobody can look up is worse than none.
 func (g *Gate) Answer(ctx context.Context, r Request) Decision {
 	now := g.cfg.Now().UTC().Truncate(time.Microsecond)
-	d := Decide(r, g.cfg.Source.Statuses(), g.cfg.Policy, now)
-	if g.cfg.Keeper == nil {
-		return d
-	}
-	d.DecisionID = newID(now)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	id := newID(now)
+	d := g.judge(ctx, r, id, now)
+	if g.cfg.Keeper == nil {
+		return g.sign(d)
+	}
+	d.DecisionID = id
+	d = g.sign(d)
 	if err := g.cfg.Keeper.SaveDecision(ctx, Record{Request: r, Decision: d, At: now}); err != nil {
 		g.cfg.Log.Warn("gate decision not kept", "service", r.Service, "env", r.Env, "decision", d.Decision, "err", err)
 		d.DecisionID = ""
+		d = g.sign(d)
+	}
+	return d
+}
+
+func (g *Gate) judge(ctx context.Context, r Request, id string, now time.Time) Decision {
+	statuses := g.cfg.Source.Statuses()
+	if g.cfg.Book == nil {
+		return Decide(r, statuses, g.cfg.Policy, now)
+	}
+	note := ""
+	if key, ok := g.cfg.Book.Key(); ok && r.Attestation != "" {
+		_, err := key.Attested(r.Attestation, r.Service, r.Env, r.Kind, r.Ref, now)
+		if err == nil {
+			r.Seen = freeze.Attested
+		} else {
+			note = fmt.Sprintf("The attestation proves nothing: %v.", err)
+		}
+	}
+	facts := Facts{Statuses: statuses, Known: g.cfg.Book.Known()}
+	d := Judge(r, facts, now)
+	// What is known may be a second old, so the override itself has the last word.
+	for tries := 0; d.Override != nil && tries < freeze.MaxUses; tries++ {
+		override := *d.Override
+		used, err := g.cfg.Book.Use(ctx, override, r.Once, id, now)
+		if err != nil {
+			g.cfg.Log.Warn("an override could not be used", "service", r.Service, "override", override, "err", err)
+			d.Override = nil
+			return d.say(Unclear, "override_not_recorded", "An override would let it pass, but that it is used could not be written down, so it does not count.")
+		}
+		if used {
+			break
+		}
+		facts.Overrides = slices.Clone(facts.Overrides)
+		for i := range facts.Overrides {
+			if facts.Overrides[i].ID == override {
+				facts.Overrides[i].Used = facts.Overrides[i].MaxUses
+			}
+		}
+		d = Judge(r, facts, now)
+	}
+	if note != "" && d.Decision != Allow {
+		d.Reasons = append(d.Reasons, note)
+	}
+	return d
+}
+
+// sign signs d, where there is a key. An answer without a signature is as good
+// while it is fresh; it only cannot stand in for control later.
+func (g *Gate) sign(d Decision) Decision {
+	d.Signature = nil
+	if g.cfg.Book == nil {
+		return d
+	}
+	if key, ok := g.cfg.Book.Key(); ok {
+		sig, err := key.Sign(d)
+		if err != nil {
+			g.cfg.Log.Error("a decision was not signed", "err", err)
+		}
+		d.Signature = sig
 	}
 	return d
 }
@@ -110,15 +185,16 @@ func ask(r *http.Request) (Request, error) {
 	v := r.URL.Query()
 	for name, values := range v {
 		switch {
-		case !slices.Contains([]string{"service", "env", "kind", "ref"}, name):
-			return Request{}, fmt.Errorf("%.40q is no parameter; there are service, env, kind and ref", name)
+		case !slices.Contains([]string{"service", "env", "kind", "ref", "incident", "attestation", "once"}, name):
+			return Request{}, fmt.Errorf("%.40q is no parameter; there are service, env, kind, ref, incident, attestation and once", name)
 		case len(values) > 1:
 			return Request{}, fmt.Errorf("%s: must be given once, got it %d times", name, len(values))
-		case len(values[0]) > longest || strings.ContainsFunc(values[0], func(c rune) bool { return c < ' ' }):
+		case len(values[0]) > longest && name != "attestation" || len(values[0]) > 4096 || strings.ContainsFunc(values[0], func(c rune) bool { return c < ' ' }):
 			return Request{}, fmt.Errorf("%s: must be at most %d bytes of plain text", name, longest)
 		}
 	}
-	q := Request{Service: v.Get("service"), Env: v.Get("env"), Kind: Kind(v.Get("kind")), Ref: v.Get("ref")}
+	q := Request{Service: v.Get("service"), Env: v.Get("env"), Kind: Kind(v.Get("kind")), Ref: v.Get("ref"),
+		Incident: v.Get("incident"), Attestation: v.Get("attestation"), Once: v.Get("once")}
 	if q.Service == "" {
 		return q, fmt.Errorf("service: must be given")
 	}
