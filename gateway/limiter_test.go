@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"breakwater/gateway/config"
 	"breakwater/gateway/policy/limiter"
 	"breakwater/gateway/quota/redistest"
+	"breakwater/internal/retrylog"
 )
 
 func limited(up string, cfg limiter.Config) config.Config {
@@ -49,7 +51,9 @@ func TestALimitAtTheGateway(t *testing.T) {
 	if status, _ := ask("b"); status != 200 {
 		t.Errorf("another tenant: %d", status)
 	}
-	for i, ev := range h.records.wait(t, 5) {
+	events := h.records.wait(t, 5)
+	slices.SortFunc(events, func(a, b retrylog.Exchange) int { return a.Start.Compare(b.Start) }) // they are written as they end
+	for i, ev := range events {
 		if want := ""; i == 2 || i == 3 {
 			want = "limiter:rate"
 			if ev.Refusal != want || len(ev.Tries) != 0 || ev.Status != 429 || ev.Tenant != "a" {
