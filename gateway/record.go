@@ -45,7 +45,8 @@ func (g *Gateway) record(s *snapshot, r config.Route) exchange.Layer {
 // errPanic stands for a panic in a policy.
 var errPanic = errors.New("internal error")
 
-// Serve implements exchange.Service. An error means that nobody waits for an answer.
+// Serve implements exchange.Service. An error means that nobody waits for an
+// answer, or shall have one.
 func (r *recorded) Serve(x *exchange.Exchange) error {
 	ev := &x.Event
 	ev.Service, ev.Route, ev.Upstream, ev.Method = r.route.Service, r.route.Name, r.route.Upstream, x.Request.Method
@@ -65,6 +66,9 @@ func (r *recorded) Serve(x *exchange.Exchange) error {
 		x.EndTo(mark, ev.Outcome)
 		if ev.Outcome == retrylog.ClientAbort {
 			return exchange.ErrClientGone
+		}
+		if cut, ok := errors.AsType[*exchange.Severed](err); ok {
+			return cut
 		}
 		r.problem(x, err)
 	}
@@ -123,7 +127,7 @@ func (r *recorded) End(x *exchange.Exchange, o retrylog.Outcome) {
 	ev.LatencyUS = ev.End.Sub(ev.Start).Microseconds()
 	ev.End = ev.End.UTC()
 	ev.Origin = "upstream"
-	if x.Response.Local || ev.Status == 0 {
+	if x.Response.Local || ev.Status == 0 || len(ev.Tries) == 0 {
 		ev.Origin = "gateway"
 	}
 	for i := range ev.Tries {

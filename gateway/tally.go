@@ -47,7 +47,7 @@ func (t *tallies) count(all *traffic, ev *retrylog.Exchange) {
 	// How much load a request made says something whatever became of it.
 	all.attempts.Add(int64(len(ev.Tries)))
 	good, bad := verdict(ev)
-	if !good && !bad {
+	if !good && !bad || ev.Synthetic != "" {
 		return
 	}
 	all.add(good)

@@ -65,7 +65,13 @@ func (e *UpstreamError) Status() int {
 	return 502
 }
 
-// Errors a layer may return beside the two above.
+// Severed asks that the client's connection be cut without an answer, or with
+// Reset that it be reset. Of HTTP/2 the stream alone is reset, either way.
+type Severed struct{ Reset bool }
+
+func (s *Severed) Error() string { return "the client's connection is cut" }
+
+// Errors a layer may return beside those above.
 var (
 	// ErrTotalTimeout: the request's own deadline ran out.
 	ErrTotalTimeout = errors.New("total timeout")

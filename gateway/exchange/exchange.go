@@ -40,6 +40,7 @@ type Request struct {
 	Query                string // raw, without '?'
 	Proto                int    // 10, 11, 20
 	Peer                 string // address of the connection's other end
+	Connection           string // names the connection: that address with its port
 	Head                 Head
 	Body                 Body
 	Trailer              Head // filled once Body is at its end

@@ -235,6 +235,19 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// reset ends the connection as a peer that has crashed does, below TLS and its
+// farewell. net/http closes it once more.
+func (c *conn) reset() {
+	under := c.Conn
+	if secure, ok := under.(*tls.Conn); ok {
+		under = secure.NetConn()
+	}
+	if l, ok := under.(interface{ SetLinger(sec int) error }); ok {
+		_ = l.SetLinger(0) // an error: it is closed already
+	}
+	_ = under.Close()
+}
+
 type connKey struct{}
 
 // connContext lets handlers find their connection.

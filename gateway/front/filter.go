@@ -21,7 +21,7 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 	q := &x.Request
 	peer, addr := peerOf(r)
 	trusted := f.cfg.Trusted != nil && f.cfg.Trusted(addr)
-	q.Method, q.Peer, q.Proto = r.Method, peer, r.ProtoMajor*10+r.ProtoMinor
+	q.Method, q.Peer, q.Connection, q.Proto = r.Method, peer, r.RemoteAddr, r.ProtoMajor*10+r.ProtoMinor
 	id := ""
 	if trusted {
 		id = r.Header.Get("X-Request-Id")

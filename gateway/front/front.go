@@ -5,6 +5,7 @@ package front
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -198,7 +199,10 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 	} else {
 		err = f.cfg.Service.Serve(x)
 	}
-	if err != nil { // nobody waits
+	if err != nil { // nobody waits, or shall have anything
+		if cut, ok := errors.AsType[*exchange.Severed](err); ok && cut.Reset && watched {
+			c.reset()
+		}
 		x.End(exchange.Classify(err, 0))
 		return false
 	}

@@ -12,6 +12,9 @@ import (
 // only here all deadlines are known.
 const deadlineMS = "X-Breakwater-Deadline-Ms"
 
+// chaos asks a gateway for faults, and is for none behind it.
+const chaos = "X-Breakwater-Chaos"
+
 // appendHead writes x's head into c.out. Framing and connection fields are ours
 // alone; whatever stands in the head under their names is left out.
 func (c *conn) appendHead(x *exchange.Exchange) error {
@@ -119,6 +122,8 @@ func ours(name string) bool {
 		return strings.EqualFold(name, "Content-Length")
 	case 17:
 		return strings.EqualFold(name, "Transfer-Encoding")
+	case 18:
+		return strings.EqualFold(name, chaos)
 	case 24:
 		return strings.EqualFold(name, deadlineMS)
 	}
