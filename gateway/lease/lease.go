@@ -217,7 +217,7 @@ func (p *Poller) liveMeasures(now time.Time) []plan.Measure {
 func armed(states []fault.State) []plan.Armed {
 	out := make([]plan.Armed, 0, len(states))
 	for _, s := range states {
-		out = append(out, plan.Armed{Run: s.Run, Fault: s.Fault, Hash: s.Hash, PPM: s.PPM, Reason: s.Reason})
+		out = append(out, plan.Armed{Run: s.Run, Fault: s.Fault, Hash: s.Hash, PPM: s.PPM, Reason: s.Reason, Note: s.Note})
 	}
 	return out
 }

@@ -72,7 +72,8 @@ type Armed struct {
 	Fault  string `json:"fault"`
 	Hash   string `json:"hash"`
 	PPM    int64  `json:"ppm"`
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it was refused
+	Note   string `json:"note,omitempty"`   // what it cannot do here, though it is armed
 }
 
 // Tally counts what a gateway saw, as the guard needs it: cheap, early, cumulative

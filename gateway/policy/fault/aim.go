@@ -33,7 +33,14 @@ func (c *cell) aims(x *exchange.Exchange, s Site) bool {
 			return false
 		}
 	}
-	return !t.OptIn || x.Request.Head.Get(OptInHeader) == c.Run
+	if !t.OptIn {
+		return true
+	}
+	if x.Request.Head.Get(OptInHeader) != c.Run {
+		return false
+	}
+	x.Event.Synthetic = Asked // hit or not: nobody asks for a fault on behalf of a user
+	return true
 }
 
 func among(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
@@ -74,9 +81,14 @@ func (c *cell) hashOf(x *exchange.Exchange) uint64 {
 	case KeyRequest:
 		return hash(c.Seed, x.Event.RequestID)
 	case KeyTenant:
-		return hash(c.Seed, x.Event.Tenant)
+		if x.Event.Tenant != "" {
+			return hash(c.Seed, x.Event.Tenant)
+		}
+		// Who belongs to no tenant is a unit alone: together they would be one so
+		// large that a small share of units hits all traffic or none.
+		return hash(c.Seed, x.Event.RequestID)
 	case KeyConnection:
-		return hash(c.Seed, x.Request.Peer)
+		return hash(c.Seed, x.Request.Connection)
 	case KeyTrace:
 		// 00-<32 digits of trace id>-<parent>-<flags> (W3C Trace Context, section 3.2)
 		if parent := x.Request.Head.Get("traceparent"); len(parent) >= 35 {

@@ -18,6 +18,8 @@ type Alarm struct {
 	timer *os.File
 	fd    int
 
+	ended chan struct{} // closed when nobody reads the timer any more
+
 	mu     sync.Mutex
 	rings  rings
 	closed bool
@@ -35,7 +37,7 @@ func NewAlarm() (*Alarm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a timer: %w", err)
 	}
-	a := &Alarm{timer: os.NewFile(uintptr(fd), "timerfd"), fd: fd}
+	a := &Alarm{timer: os.NewFile(uintptr(fd), "timerfd"), fd: fd, ended: make(chan struct{})}
 	go a.run()
 	return a, nil
 }
@@ -66,6 +68,12 @@ func (a *Alarm) remove(r *ring) {
 
 // Close wakes whoever still sleeps.
 func (a *Alarm) Close() error {
+	err := a.close()
+	<-a.ended
+	return err
+}
+
+func (a *Alarm) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -81,6 +89,7 @@ func (a *Alarm) Close() error {
 }
 
 func (a *Alarm) run() {
+	defer close(a.ended)
 	var expirations [8]byte
 	for {
 		if _, err := a.timer.Read(expirations[:]); err != nil {

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,25 +10,65 @@ import (
 	"time"
 )
 
-// refuse says why l is not armed, or "".
-func (t *Table) refuse(l Lease, now time.Time) string {
-	f := l.Fault
+// refuse says why l is not armed beside others, or "".
+func (t *Table) refuse(l Lease, now time.Time, others []*cell) string {
+	f := &l.Fault
 	switch {
 	case t.halted:
 		return "halted: the kill switch of this gateway is on"
 	case !l.Until.After(now):
 		return "has no ttl, or one that is over"
 	}
-	if err := Check(f); err != nil {
+	if err := Check(l.Fault); err != nil {
 		return err.Error()
 	}
-	switch latency := f.longest(); {
-	case f.PPM > t.caps.MaxPPM:
-		return fmt.Sprintf("share %d ppm is over this gateway's cap of %d", f.PPM, t.caps.MaxPPM)
-	case latency > t.caps.MaxLatency:
+	if age := time.Duration(t.since(now) - t.born[[2]string{f.Run, f.ID}]); age >= t.caps.MaxDuration {
+		return fmt.Sprintf("has lived for %v, and this gateway's cap is %v", age.Truncate(time.Second), t.caps.MaxDuration)
+	}
+	return t.beyond(f, others)
+}
+
+// beyond says which cap f would pass beside others, or "".
+func (t *Table) beyond(f *Fault, others []*cell) string {
+	if latency := f.longest(); latency > t.caps.MaxLatency {
 		return fmt.Sprintf("latency %v is over this gateway's cap of %v", latency, t.caps.MaxLatency)
 	}
+	if f.PPM > t.caps.MaxPPM {
+		return fmt.Sprintf("share %d ppm is over this gateway's cap of %d", f.PPM, t.caps.MaxPPM)
+	}
+	// Who is hit by one fault or another. Of one seed and key the shares lie in each
+	// other; else each may hit whom the others spare.
+	type draw struct{ seed, key string }
+	shares := map[draw]int64{{f.Seed, f.key()}: f.PPM}
+	for _, c := range others {
+		if c.Target.Service == f.Target.Service && meet(c.Target.Routes, f.Target.Routes) {
+			d := draw{c.Seed, c.key()}
+			shares[d] = max(shares[d], c.PPM)
+		}
+	}
+	union := int64(0)
+	for _, ppm := range shares {
+		union += ppm
+	}
+	if t.caps.MaxPPM < 1_000_000 && union > t.caps.MaxPPM {
+		return fmt.Sprintf("share %d ppm, with those of the faults beside it, is over this gateway's cap of %d", f.PPM, t.caps.MaxPPM)
+	}
 	return ""
+}
+
+func (f *Fault) key() string { return cmp.Or(f.Key, KeyAttempt) }
+
+// meet reports whether some route is in both lists; an empty one holds all.
+func meet(a, b []string) bool {
+	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(v string) bool { return slices.Contains(b, v) })
+}
+
+// note is what whoever reads a receipt of f must know.
+func (f *Fault) note() string {
+	if f.Position != AtEdge || f.Kind != Drop && f.Kind != Reset {
+		return ""
+	}
+	return "of HTTP/2 only the stream is reset; some clients send a GET again by themselves when a connection they used before is lost, and then nobody sees the fault"
 }
 
 // Check reports what makes f impossible, whatever the caps are.
@@ -55,12 +96,18 @@ func (f *Fault) check() error {
 		return fmt.Errorf("first must not be negative, got %d", f.First)
 	case f.Position != "" && f.Position != AtUpstream && f.Position != AtEdge:
 		return fmt.Errorf("position must be upstream or edge, got %q", f.Position)
-	case f.Position == AtEdge && f.Kind != Latency && f.Kind != Error && f.Kind != Drop:
-		return fmt.Errorf("at the edge the kind must be latency, error or drop, got %q", f.Kind)
+	case f.Position == AtEdge && !slices.Contains([]Kind{Latency, Error, Drop, Reset}, f.Kind):
+		return fmt.Errorf("at the edge the kind must be latency, error, drop or reset, got %q", f.Kind)
 	case f.Position == AtEdge && (f.Key == KeyAttempt || f.Key == ""):
 		return errors.New("at the edge the key must be another than attempt: there is one try there")
 	case f.Position == AtEdge && f.Target.Endpoint != "":
 		return errors.New("at the edge target.endpoint must not be given: none is chosen there")
+	}
+	for _, list := range [][]string{{f.Target.Service, f.Target.Endpoint}, f.Target.Routes, f.Target.Methods, f.Target.Callers, f.Target.Tenants,
+		f.Target.ExcludeCallers, f.Target.ExcludeTenants} {
+		if slices.Contains(list, "*") {
+			return errors.New("target: * is no name: leave the list out to mean everybody, but for the service")
+		}
 	}
 	for _, h := range f.Target.Headers {
 		if !token(h.Name) {

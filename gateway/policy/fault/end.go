@@ -47,7 +47,7 @@ func (i *injector) end(x *exchange.Exchange, d *due, c *cell) error {
 	}
 	i.touch(x, d, c)
 	if i.site.Edge {
-		panic(http.ErrAbortHandler) // the one way to let a client see a cut
+		return &exchange.Severed{Reset: c.Kind == Reset}
 	}
 	why := errDropped
 	if c.Kind == Reset {

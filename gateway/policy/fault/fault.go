@@ -49,7 +49,8 @@ const (
 type Position string
 
 // The positions. At the edge a fault is outside every policy: a drill of our own
-// callers. Only latencies, errors and lost connections make sense there.
+// callers. Only latencies, errors and lost connections make sense there: a
+// connection of HTTP/2 loses the one stream.
 const (
 	AtUpstream Position = "upstream"
 	AtEdge     Position = "edge"
@@ -125,6 +126,9 @@ type HeaderIn struct {
 
 // OptInHeader is the field by which a request asks for the faults of a run.
 const OptInHeader = "X-Breakwater-Chaos"
+
+// Asked is what Event.Synthetic says of a request that asked for faults.
+const Asked = "opt_in"
 
 // Delay is a latency that varies: Dist tells how, the other fields its shape.
 type Delay struct {

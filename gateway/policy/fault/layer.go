@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -67,6 +68,13 @@ type due struct {
 	bodies        []hit
 	duplicate     *cell
 	touched       []*cell
+	try           int // its number, where the try under way may be a later one; 0: it is this
+}
+
+// later is what a body keeps of d: it may come to be read, and to be changed, when
+// another try is under way.
+func (d *due) later(x *exchange.Exchange) *due {
+	return &due{touched: d.touched, try: len(x.Event.Tries)}
 }
 
 func (d *due) none() bool {
@@ -166,12 +174,10 @@ func (i *injector) ask(x *exchange.Exchange, d *due, mark int) error {
 	}
 	i.touch(x, d, c)
 	err := i.next.Serve(x)
-	if cause := x.Cause(); cause != nil || x.Request.Body.Rewind() != nil {
+	if x.Cause() != nil || x.Request.Body.Rewind() != nil {
 		return err
 	}
-	if err == nil {
-		x.EndTo(mark, exchange.Classify(nil, x.Response.Judged()))
-	}
+	x.EndTo(mark, exchange.Classify(err, x.Response.Judged()))
 	return i.next.Serve(x)
 }
 
@@ -250,8 +256,8 @@ func (i *injector) touch(x *exchange.Exchange, d *due, c *cell) {
 	if x.Event.Experiment == "" {
 		x.Event.Experiment = c.Run
 	}
-	if try := x.Try(); try != nil && try.Fault == "" {
-		try.Fault = c.ID
+	if n := cmp.Or(d.try, len(x.Event.Tries)); n > 0 && x.Event.Tries[n-1].Fault == "" {
+		x.Event.Tries[n-1].Fault = c.ID
 	}
 	if !slices.ContainsFunc(d.touched, func(b *cell) bool { return b.counts == c.counts }) {
 		c.counts.injected.Add(1)

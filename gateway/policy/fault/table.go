@@ -13,13 +13,18 @@ import (
 
 // Caps are what no fault may pass, whoever asks for it.
 type Caps struct {
-	MaxPPM     int64         `json:"max_ppm"`     // 0: a million, which is no cap
+	// MaxPPM is for all faults that can hit the same requests together; 0: a million,
+	// which is no cap.
+	MaxPPM     int64         `json:"max_ppm"`
 	MaxLatency time.Duration `json:"max_latency"` // 0: 30 s
 	MaxSleeps  int64         `json:"max_sleeps"`  // tries asleep at once; 0: 1000
+	// MaxDuration is how long a fault may live, however often its lease is renewed;
+	// 0: a day.
+	MaxDuration time.Duration `json:"max_duration,omitempty"`
 }
 
 func (c Caps) filled() Caps {
-	return Caps{cmp.Or(c.MaxPPM, 1_000_000), cmp.Or(c.MaxLatency, 30*time.Second), cmp.Or(c.MaxSleeps, 1000)}
+	return Caps{cmp.Or(c.MaxPPM, 1_000_000), cmp.Or(c.MaxLatency, 30*time.Second), cmp.Or(c.MaxSleeps, 1000), cmp.Or(c.MaxDuration, 24*time.Hour)}
 }
 
 // Lease is a fault and how long it may live.
@@ -36,6 +41,7 @@ type State struct {
 	Hash   string `json:"hash"`
 	PPM    int64  `json:"ppm"`
 	Reason string `json:"reason,omitempty"` // why it was refused; "" where it is armed
+	Note   string `json:"note,omitempty"`   // what it cannot do, or hides behind, where it is armed
 }
 
 // Tally counts, since the process started, what one run did to one service.
@@ -62,6 +68,7 @@ type Table struct {
 	caps   Caps
 	halted bool
 	counts map[[2]string]*counts // by run and service, kept when the run is over
+	born   map[[2]string]int64   // by run and id, since when plans have named it
 }
 
 // snapshot is what is armed, by service: never changed, only replaced.
@@ -83,6 +90,16 @@ func (s *snapshot) add(c *cell) {
 	at[c.Target.Service] = append(at[c.Target.Service], c)
 }
 
+func (s *snapshot) all() []*cell {
+	var out []*cell
+	for _, byService := range []map[string][]*cell{s.upstream, s.edge} {
+		for _, cells := range byService {
+			out = append(out, cells...)
+		}
+	}
+	return out
+}
+
 // cell is one armed fault. Those who sleep for it hold a pointer to it, so that
 // disarming reaches requests already under way, and a renewal moves until
 // without building a snapshot.
@@ -101,7 +118,7 @@ type counts struct{ attempts, injected atomic.Int64 }
 
 // NewTable returns a table without faults.
 func NewTable(caps Caps) *Table {
-	t := &Table{base: clock(), counts: map[[2]string]*counts{}}
+	t := &Table{base: clock(), counts: map[[2]string]*counts{}, born: map[[2]string]int64{}}
 	t.SetCaps(caps)
 	return t
 }
@@ -123,12 +140,30 @@ func (t *Table) enter() bool {
 
 func (t *Table) leave() { t.sleeps.Add(-1) }
 
-// SetCaps changes the caps; faults beyond them go at the next Replace.
+// SetCaps changes the caps; faults beyond them go at once.
 func (t *Table) SetCaps(caps Caps) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.caps = caps.filled()
 	t.most.Store(t.caps.MaxSleeps)
+	next, gone := newSnapshot(), []*cell(nil)
+	for _, c := range t.cells() {
+		if t.beyond(&c.Fault, next.all()) != "" {
+			gone = append(gone, c)
+			continue
+		}
+		next.add(c)
+	}
+	if len(gone) > 0 {
+		t.publish(next)
+		end(gone)
+	}
+}
+
+func end(cells []*cell) {
+	for _, c := range cells {
+		close(c.gone)
+	}
 }
 
 // Replace makes leases the whole of what is armed, as of now: a fault that is
@@ -144,12 +179,15 @@ func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) 
 	same := true
 	for _, l := range leases {
 		s := State{Run: l.Fault.Run, Fault: l.Fault.ID, Hash: l.Hash, PPM: l.Fault.PPM}
-		s.Reason = t.refuse(l, now)
-		if id := [2]string{s.Run, s.Fault}; seen[id] {
-			s.Reason = "named twice in one plan"
-		} else {
-			seen[id] = true
+		id := [2]string{s.Run, s.Fault}
+		if _, known := t.born[id]; !known {
+			t.born[id] = t.since(now)
 		}
+		s.Reason = t.refuse(l, now, next.all())
+		if seen[id] {
+			s.Reason = "named twice in one plan"
+		}
+		seen[id] = true
 		if s.Reason != "" {
 			refused = append(refused, s)
 			continue
@@ -161,17 +199,19 @@ func (t *Table) Replace(now time.Time, leases []Lease) (armed, refused []State) 
 		kept[c] = true
 		c.until.Store(int64(l.Until.Sub(t.base)))
 		next.add(c)
+		s.Note = c.note()
 		armed = append(armed, s)
+	}
+	for id := range t.born {
+		if !seen[id] {
+			delete(t.born, id)
+		}
 	}
 	if same && len(kept) == len(old) {
 		return armed, refused // renewals only: those who read keep their snapshot
 	}
 	t.publish(next)
-	for _, c := range old {
-		if !kept[c] {
-			close(c.gone)
-		}
-	}
+	end(slices.DeleteFunc(old, func(c *cell) bool { return kept[c] }))
 	return armed, refused
 }
 
@@ -211,15 +251,10 @@ func (t *Table) newCell(l Lease, now time.Time) *cell {
 }
 
 func (t *Table) cells() []*cell {
-	var out []*cell
 	if s := t.live.Load(); s != nil {
-		for _, byService := range []map[string][]*cell{s.upstream, s.edge} {
-			for _, cells := range byService {
-				out = append(out, cells...)
-			}
-		}
+		return s.all()
 	}
-	return out
+	return nil
 }
 
 // Halt disarms everything, and refuses whatever comes until Resume. It is the
@@ -230,9 +265,7 @@ func (t *Table) Halt() {
 	t.halted = true
 	old := t.cells()
 	t.live.Store(nil)
-	for _, c := range old {
-		close(c.gone)
-	}
+	end(old)
 }
 
 // Resume lets the next Replace arm again.
@@ -254,7 +287,7 @@ func (t *Table) Armed(now time.Time) []State {
 	var out []State
 	for _, c := range t.cells() {
 		if c.left(t.since(now)) > 0 {
-			out = append(out, State{Run: c.Run, Fault: c.ID, Hash: c.hash, PPM: c.PPM})
+			out = append(out, State{Run: c.Run, Fault: c.ID, Hash: c.hash, PPM: c.PPM, Note: c.note()})
 		}
 	}
 	slices.SortFunc(out, func(a, b State) int {
