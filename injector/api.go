@@ -46,23 +46,9 @@ func (a *API) List(w http.ResponseWriter, r *http.Request) {
 // Create answers POST /api/v1/experiments: {"scenario": "id"} in JSON, or a
 // Scenario document in YAML.
 func (a *API) Create(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
-	if err != nil {
-		problem(w, http.StatusRequestEntityTooLarge, "too_large", "the document must be at most 256 KiB")
+	id, document, ok := asked(w, r)
+	if !ok {
 		return
-	}
-	var id, document string
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		if id, err = askedFor(body); err != nil {
-			problem(w, http.StatusBadRequest, "bad_request", err.Error())
-			return
-		}
-	} else {
-		document = string(body)
-		if strings.TrimSpace(document) == "" {
-			problem(w, http.StatusBadRequest, "bad_request", "must hold a Scenario document, got nothing")
-			return
-		}
 	}
 	run, warnings, err := a.desk.Start(r.Context(), id, document, a.desk.cfg.Actor(r.Context()))
 	if err != nil {
@@ -70,17 +56,10 @@ func (a *API) Create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/api/v1/experiments/"+run.ID)
-	type warningJSON struct {
-		Code string `json:"code"`
-		Text string `json:"text"`
-	}
 	out := struct {
 		runJSON
 		Warnings []warningJSON `json:"warnings"`
-	}{showRun(run), []warningJSON{}}
-	for _, x := range warnings {
-		out.Warnings = append(out.Warnings, warningJSON{x.Code, x.Text})
-	}
+	}{showRun(run), showWarnings(warnings)}
 	writeJSON(w, http.StatusCreated, out)
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,20 +87,12 @@ func (e *Desk) Halted(ctx context.Context) (Halt, error) {
 // Start plans a run of a scenario for now. A document wins over an id.
 func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []scenario.Warning, error) {
 	if document == "" {
-		docs, err := e.cfg.Ledger.Documents(ctx)
-		if err != nil {
+		var err error
+		if document, err = e.document(ctx, id); err != nil {
 			return Run{}, nil, err
 		}
-		for _, d := range docs {
-			if d.ID == id {
-				document = d.Text
-			}
-		}
-		if document == "" {
-			return Run{}, nil, fmt.Errorf("scenario %s: %w", id, ErrNotFound)
-		}
 	}
-	sc, err := ParseText(document)
+	sc, err := e.read(ctx, document)
 	if err != nil {
 		return Run{}, nil, &DocumentError{err}
 	}
@@ -110,9 +103,9 @@ func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []sc
 	if err != nil {
 		return Run{}, nil, err
 	}
-	var facts scenario.Facts
-	if e.cfg.Preflight != nil {
-		facts = e.cfg.Preflight(ctx, sc)
+	facts, err := e.facts(ctx, sc, now, "")
+	if err != nil {
+		return Run{}, nil, err
 	}
 	warnings := sc.Preflight(facts)
 	for _, w := range warnings {
@@ -128,7 +121,7 @@ func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []sc
 	}
 	r := NewRun(sc, now)
 	r.ID, r.Actor, r.State = runID(now, strings.ToLower(rand.Text())), actor, Scheduled
-	if e.cfg.Env == "prod" {
+	if e.cfg.Env == "prod" || slices.ContainsFunc(warnings, func(w scenario.Warning) bool { return w.Code == scenario.Unsafe }) {
 		r.State = PendingApproval
 	}
 	if err := e.cfg.Audit(ctx, actor, "run.start", r.ID, "scenario "+sc.ID); err != nil {
@@ -290,84 +283,4 @@ func (e *Desk) Import(ctx context.Context, set scenario.Set) error {
 		})
 	}
 	return e.cfg.Ledger.SaveDocuments(ctx, now, docs, schedules)
-}
-
-// Strip is the course of a run for its page: every service it watches, in steps
-// of five seconds.
-type Strip struct {
-	Service string
-	Points  []Point
-}
-
-const step = 5 * time.Second
-
-// Series is what gateways counted of a service over (since, until]; run "" is
-// its whole traffic.
-func (e *Desk) Series(ctx context.Context, service, run string, since, until time.Time) ([]Point, error) {
-	return e.cfg.Ledger.Tallies(ctx, service, run, since, until)
-}
-
-// Course returns what the services of r saw from half a minute before its
-// baseline to half a minute after its end. Attempts and Injected are those of
-// the run's fault.
-func (e *Desk) Course(ctx context.Context, r Run) ([]Strip, error) {
-	if r.StartedAt.IsZero() {
-		return nil, nil
-	}
-	now, err := e.cfg.Ledger.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	until := now
-	if !r.EndedAt.IsZero() {
-		until = r.EndedAt.Add(30 * time.Second)
-	}
-	since := r.StartedAt.Add(-30 * time.Second)
-	sc, err := e.parse(r)
-	if err != nil {
-		return nil, err
-	}
-	var out []Strip
-	for _, service := range sc.Services() {
-		whole, err := e.cfg.Ledger.Tallies(ctx, service, "", since, until)
-		if err != nil {
-			return nil, err
-		}
-		own, err := e.cfg.Ledger.Tallies(ctx, service, r.ID, since, until)
-		if err != nil {
-			return nil, err
-		}
-		for i := range whole {
-			whole[i].Attempts, whole[i].Injected = 0, 0
-		}
-		for i := range own {
-			own[i].Good, own[i].Bad = 0, 0
-		}
-		out = append(out, Strip{service, steps5(append(whole, own...), since, until)})
-	}
-	return out, nil
-}
-
-// steps5 adds points up on a fixed grid; a step without any stays zero.
-func steps5(points []Point, since, until time.Time) []Point {
-	from := since.Truncate(step)
-	n := int(until.Sub(from)/step) + 1
-	if n <= 0 || n > 24*3600/5 {
-		return nil
-	}
-	out := make([]Point, n)
-	for i := range out {
-		out[i].At = from.Add(time.Duration(i) * step)
-	}
-	for _, p := range points {
-		i := int(p.At.Sub(from) / step)
-		if i < 0 || i >= n {
-			continue
-		}
-		out[i].Good += p.Good
-		out[i].Bad += p.Bad
-		out[i].Attempts += p.Attempts
-		out[i].Injected += p.Injected
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,12 @@ type Config struct {
 	Measures func(ctx context.Context) ([]plan.Measure, error)
 	// Preflight knows the live system for warnings; nil: nothing is known.
 	Preflight func(ctx context.Context, sc scenario.Scenario) scenario.Facts
-	Log       *slog.Logger
+	// Route names the route of a service that takes a call; nil: none is known.
+	Route func(ctx context.Context, service string, c scenario.Call) (name string, ok bool)
+	// Alerts lists those that fired in (since, until], and those that fired before
+	// and still do, and says how far they are known; nil: there is no feed.
+	Alerts func(ctx context.Context, since, until time.Time) (all []Alert, heard time.Time, err error)
+	Log    *slog.Logger
 }
 
 // Engine drives experiments. Several may share one ledger; each run has one
@@ -42,8 +48,10 @@ type Engine struct {
 	scheduler Scheduler
 	planner   *Planner
 
+	trouble map[string]trouble // by run: what Tick has failed at
+
 	mu     sync.Mutex
-	parsed map[string]scenario.Scenario // by hash of the text
+	parsed map[string]scenario.Scenario // by run and hash of the text
 }
 
 // New returns an Engine; Run drives it, or Tick does by hand.
@@ -131,20 +139,26 @@ func (e *Engine) Tick(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("hold runs: %w", err)
 	}
 	var errs []error
+	trouble := map[string]trouble{}
 	for _, h := range held {
+		old := e.trouble[h.Run.ID]
+		err := e.drive(ctx, h, now, old)
 		// Somebody else moved it: the next tick sees how it stands.
-		if err := e.drive(ctx, h, now); err != nil && !errors.Is(err, ErrFenced) {
-			errs = append(errs, fmt.Errorf("run %s: %w", h.Run.ID, err))
+		if err == nil || errors.Is(err, ErrFenced) {
+			continue
 		}
+		errs = append(errs, fmt.Errorf("run %s: %w", h.Run.ID, err))
+		trouble[h.Run.ID] = old.again(err, now)
 	}
+	e.trouble = trouble // Tick is not called at once from two places
 	if err := e.cfg.Ledger.ExpireApprovals(ctx, now); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (e *Engine) drive(ctx context.Context, h Held, now time.Time) error {
-	d := drive{Engine: e, run: h.Run, now: now}
+func (e *Engine) drive(ctx context.Context, h Held, now time.Time, old trouble) error {
+	d := drive{Engine: e, run: h.Run, now: now, trouble: old}
 	sc, err := e.parse(h.Run)
 	if err != nil {
 		return d.unreadable(ctx, err)
@@ -154,6 +168,9 @@ func (e *Engine) drive(ctx context.Context, h Held, now time.Time) error {
 		if done, err := d.takeOver(ctx); done || err != nil {
 			return err
 		}
+	}
+	if old.lasts(now) && d.run.State != Aborting {
+		return d.giveUp(ctx)
 	}
 	switch d.run.State {
 	case Scheduled:
@@ -172,20 +189,49 @@ func (e *Engine) drive(ctx context.Context, h Held, now time.Time) error {
 	return nil
 }
 
-// parse reads the scenario of r, once for each text.
+// parse reads the scenario of r, once for each run: what its routes are called is
+// settled when it is first read, and does not change under way.
 func (e *Engine) parse(r Run) (scenario.Scenario, error) {
+	key := r.ID + " " + r.Hash
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if sc, ok := e.parsed[r.Hash]; ok {
+	if sc, ok := e.parsed[key]; ok {
 		return sc, nil
 	}
-	sc, err := ParseText(r.Text)
+	sc, err := e.read(context.Background(), r.Text)
 	if err != nil {
 		return sc, err
 	}
 	if len(e.parsed) >= 1000 {
 		clear(e.parsed)
 	}
-	e.parsed[r.Hash] = sc
+	e.parsed[key] = sc
+	return sc, nil
+}
+
+// read is ParseText, with names for the routes that the text calls otherwise.
+func (e *Engine) read(ctx context.Context, text string) (scenario.Scenario, error) {
+	sc, err := ParseText(text)
+	if err != nil {
+		return sc, err
+	}
+	// A route may take more methods than the one that is meant.
+	methods := len(sc.Target.Routes) == 0 && len(sc.Target.Methods) == 0
+	for _, c := range sc.Target.Calls {
+		name, ok := "", false
+		if e.cfg.Route != nil {
+			name, ok = e.cfg.Route(ctx, sc.Target.Service, c)
+		}
+		if !ok {
+			return sc, fmt.Errorf("target.routes: %s %s is taken by no route of %s that is known here: give the route's name", c.Method, c.Path, sc.Target.Service)
+		}
+		if !slices.Contains(sc.Target.Routes, name) {
+			sc.Target.Routes = append(sc.Target.Routes, name)
+		}
+		if methods && !slices.Contains(sc.Target.Methods, c.Method) {
+			sc.Target.Methods = append(sc.Target.Methods, c.Method)
+		}
+	}
+	sc.Target.Calls = nil
 	return sc, nil
 }

@@ -21,6 +21,9 @@ const (
 	ByGateway  Reason = "gateway_lost"
 	BySilence  Reason = "feed_silent"
 	ByFreeze   Reason = "freeze"
+	ByRadius   Reason = "blast_radius"
+	ByTrouble  Reason = "engine_error"
+	BySkew     Reason = "clock_skew"
 	ByRefusal  Reason = "refused"
 	ByEngine   Reason = "engine_lost"
 	NoGateway  Reason = "no_gateway"
@@ -51,6 +54,7 @@ type View struct {
 	Series  map[string][]Point // by service: all of its traffic, in order of time
 	Hit     []Point            // requests that the run's faults touched
 	Budgets map[string]Budget
+	Tenants int64 // that are known to have been hit
 	// Fresh is the newest word of the gateway that has been silent for longest.
 	Fresh time.Time
 }
@@ -71,6 +75,9 @@ func Guard(sc scenario.Scenario, v View) (Stop, bool) {
 	if v.Budgets[sc.Target.Service].Frozen {
 		return Stop{ByFreeze, sc.Target.Service + " is frozen"}, true
 	}
+	if s, hit := tooWide(sc, v); hit {
+		return s, true
+	}
 	for _, c := range sc.Stop {
 		if s, hit := condition(sc, c, v); hit {
 			return s, true
@@ -88,6 +95,8 @@ func condition(sc scenario.Scenario, c scenario.Stop, v View) (Stop, bool) {
 		return burning(c, v)
 	case scenario.StopErrors:
 		return failing(c, v)
+	case scenario.StopAmplification:
+		return multiplying(c, v)
 	}
 	return overBudget(sc, c.PPM, v)
 }
@@ -118,11 +127,46 @@ func failing(c scenario.Stop, v View) (Stop, bool) {
 		return Stop{}, false
 	}
 	n := sum(v.Series[c.Service], v.Now.Add(-c.For), v.Now)
-	if n.Bad < c.MinBad || n.Bad*1_000_000 <= c.PPM*(n.Good+n.Bad) {
+	left, right := n.Bad*1_000_000, c.PPM*(n.Good+n.Bad)
+	if n.Bad < c.MinBad || left < right || left == right && !c.Reached {
 		return Stop{}, false
 	}
 	return Stop{ByCondition, fmt.Sprintf("%s failed %d of %d requests in %v, more than %s",
 		c.Service, n.Bad, n.Good+n.Bad, c.For, percent(float64(c.PPM)/1_000_000))}, true
+}
+
+// multiplying looks at the tries that requests cost over c.For, once it has passed.
+func multiplying(c scenario.Stop, v View) (Stop, bool) {
+	if v.Now.Sub(v.Run.InjectAt) < c.For {
+		return Stop{}, false
+	}
+	n := sum(v.Series[c.Service], v.Now.Add(-c.For), v.Now)
+	left, right := n.Attempts*1000, c.OverMilli*(n.Good+n.Bad)
+	if n.Attempts-n.Good-n.Bad < c.MinBad || left < right || left == right && !c.Reached {
+		return Stop{}, false
+	}
+	return Stop{ByCondition, fmt.Sprintf("%s cost %d tries for %d requests in %v, more than %g each",
+		c.Service, n.Attempts, n.Good+n.Bad, c.For, float64(c.OverMilli)/1000)}, true
+}
+
+// radiusOver is the span over which hits a second are counted: two polls, so that
+// one that came late is no burst.
+const radiusOver = 10 * time.Second
+
+// tooWide finds a run that hits more than it may. What it showed of the system is
+// nothing: the run was wrong.
+func tooWide(sc scenario.Scenario, v View) (Stop, bool) {
+	if sc.Limits.Tenants > 0 && v.Tenants > sc.Limits.Tenants {
+		return Stop{ByRadius, fmt.Sprintf("%d tenants were hit, more than %d", v.Tenants, sc.Limits.Tenants)}, true
+	}
+	if sc.Limits.AffectedMilli == 0 || v.Now.Sub(v.Run.InjectAt) < radiusOver {
+		return Stop{}, false
+	}
+	hit := sum(v.Hit, v.Now.Add(-radiusOver), v.Now).Injected
+	if hit*1000 <= sc.Limits.AffectedMilli*int64(radiusOver/time.Second) {
+		return Stop{}, false
+	}
+	return Stop{ByRadius, fmt.Sprintf("%d tries were hit in %v, more than %g a second", hit, radiusOver, float64(sc.Limits.AffectedMilli)/1000)}, true
 }
 
 func overBudget(sc scenario.Scenario, ppm int64, v View) (Stop, bool) {
@@ -172,6 +216,7 @@ func sum(points []Point, since, until time.Time) Point {
 			out.Bad += p.Bad
 			out.Attempts += p.Attempts
 			out.Injected += p.Injected
+			out.Degraded += p.Degraded
 		}
 	}
 	return out

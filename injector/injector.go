@@ -3,7 +3,11 @@
 // agreed, and judges what was seen against what was expected.
 package injector
 
-import "time"
+import (
+	"time"
+
+	"breakwater/injector/scenario"
+)
 
 // State is where a run stands. What it proved is its Verdict, a different thing.
 type State string
@@ -75,6 +79,7 @@ type Run struct {
 
 	Receipts   []Receipt
 	Assertions []Assertion
+	Cohorts    []Part
 	// Counts while the fault was armed, summed over gateways.
 	Attempts, Injected int64 // tries that reached the fault layer; that were hit
 	ExpectedPPM        int64 // the share asked for
@@ -93,6 +98,7 @@ type Receipt struct {
 	ByLease   bool // removal is proven by the lease, not by a receipt
 	PPM       int64
 	Boot      string // of the gateway when it armed
+	Config    string // hash of the configuration it served then
 }
 
 // Result of an assertion. NoData never passes.
@@ -115,6 +121,47 @@ type Assertion struct {
 	Seen      string // with unit and sample size
 	N         int64
 	Result    Result
+	Optional  bool `json:",omitempty"` // its failure does not fail the run
+	// From and Until are the span that was looked at, Rows what was found in it that
+	// is not a count.
+	From  time.Time `json:",omitzero"`
+	Until time.Time `json:",omitzero"`
+	Rows  []Row     `json:",omitempty"`
+	// late: events do not reach so far yet that nothing more could come.
+	late bool
+}
+
+// Row is one thing that happened and that a result rests on.
+type Row struct {
+	At   time.Time
+	Text string
+}
+
+// Part is what was counted of one cohort of the target in one phase.
+type Part struct {
+	Phase     string
+	Cohort    scenario.Cohort
+	Good, Bad int64
+	Degraded  int64 // of Good; only control and unmatched
+}
+
+// Score is how much of a hypothesis held, 0 to 100: each assertion counts once.
+func Score(all []Assertion) int {
+	type key struct{ phase, id string }
+	last := map[key]Result{}
+	for _, a := range all {
+		last[key{a.Phase, a.ID}] = a.Result
+	}
+	passed := 0
+	for _, r := range last {
+		if r == Pass {
+			passed++
+		}
+	}
+	if len(last) == 0 {
+		return 0
+	}
+	return 100 * passed / len(last)
 }
 
 // Event is one line of a run's log.

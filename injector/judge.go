@@ -15,6 +15,13 @@ type Seen struct {
 	// Hist holds latencies of the whole minutes within the span; empty where
 	// there is none.
 	Hist histogram.Bins
+	// Part of Whole is what a ratio is of; Missing says why there is none.
+	Part, Whole int64
+	Missing     string
+	// RefGood and RefBad are what it is compared with.
+	RefGood, RefBad int64
+	// From and Until are the span.
+	From, Until time.Time
 }
 
 // Observations are all figures a verdict rests on: per phase ("steady",
@@ -27,6 +34,22 @@ type Observations struct {
 	Armed bool
 	// Error says why nothing could be read; then nothing is judged as passed.
 	Error string
+
+	// Now is when it was observed.
+	Now time.Time
+	// Breakers are the changes of each service's breaker, from well before the run.
+	Breakers map[string][]Transition
+	// Gateways are those that held the rule, Heard is how far the events of the
+	// furthest behind of them reach.
+	Gateways []string
+	Heard    time.Time
+	// Alerts that fired since the run began, and how far the feed reaches; zero:
+	// there is no feed.
+	Alerts      []Alert
+	AlertsHeard time.Time
+	// Served is the configuration of each gateway now.
+	Served []Gateway
+	Parts  []Part
 }
 
 // minInjected is the least number of hits that shows anything, and minShare the
@@ -44,7 +67,7 @@ func Judge(r Run, sc scenario.Scenario, o Observations) (Verdict, string, []Asse
 	var all []Assertion
 	for _, phase := range Phases(sc) {
 		for _, a := range phase.List {
-			all = append(all, assess(a, phase.Name, o, reached(r, phase.Name)))
+			all = append(all, assess(r, a, phase.Name, o))
 		}
 	}
 	v, why := verdict(r, sc, o, all)
@@ -74,14 +97,14 @@ func reached(r Run, phase string) bool {
 
 func verdict(r Run, sc scenario.Scenario, o Observations, all []Assertion) (Verdict, string) {
 	has := func(x Result) *Assertion {
-		i := slices.IndexFunc(all, func(a Assertion) bool { return a.Result == x })
+		i := slices.IndexFunc(all, func(a Assertion) bool { return a.Result == x && !a.Optional })
 		if i < 0 {
 			return nil
 		}
 		return &all[i]
 	}
 	if r.InjectAt.IsZero() {
-		return beforeInjection(r, all)
+		return beforeInjection(r, sc, o, all)
 	}
 	control := sc.Sample.PPM == 0
 	if control && o.Injected > 0 {
@@ -121,13 +144,16 @@ func verdict(r Run, sc scenario.Scenario, o Observations, all []Assertion) (Verd
 	return Passed, fmt.Sprintf("everything held while %d of %d tries were hit", o.Injected, o.Attempts)
 }
 
-func beforeInjection(r Run, all []Assertion) (Verdict, string) {
+func beforeInjection(r Run, sc scenario.Scenario, o Observations, all []Assertion) (Verdict, string) {
 	if r.State == Baseline || r.State == Completed {
 		for _, a := range all {
-			if a.Phase == "steady" && a.Result != Pass {
+			if a.Phase == "steady" && a.Result != Pass && !a.Optional {
 				return Inconclusive, fmt.Sprintf("steady_state_not_met: %s: expected %s, saw %s", a.ID, a.Expected, a.Seen)
 			}
 		}
+	}
+	if why := openBefore(sc, o); why != "" {
+		return Inconclusive, "steady_state_not_met: " + why
 	}
 	reason := r.Reason
 	if reason == "" {
@@ -150,115 +176,4 @@ func leastInjected(attempts, ppm int64) float64 {
 	expected := float64(attempts) * float64(ppm) / 1_000_000
 	slack := 3 * sqrt(expected*(1-float64(ppm)/1_000_000))
 	return max(minInjected, min(expected*minShare, expected-slack))
-}
-
-// assess judges one assertion.
-func assess(a scenario.Assertion, phase string, o Observations, reached bool) Assertion {
-	out := Assertion{ID: a.ID, Phase: phase, Text: words(a), Expected: a.Op + " " + show(a.Measure, a.Limit), Result: NoData, Seen: "nothing"}
-	if !reached {
-		out.Result, out.Seen = Pending, "nothing: the run did not get there"
-		return out
-	}
-	if o.Error != "" {
-		out.Result, out.Seen = Errored, o.Error
-		return out
-	}
-	s, ok := o.Seen[a.ID]
-	if !ok {
-		return out
-	}
-	switch a.Measure {
-	case scenario.Success:
-		return share(out, a, s.Good, s.Good+s.Bad)
-	case scenario.ErrorRate:
-		return share(out, a, s.Bad, s.Good+s.Bad)
-	case scenario.P95:
-		return quantile(out, a, s.Hist)
-	}
-	return tries(out, a, s)
-}
-
-// share: pass if enough was seen and the estimate holds; fail if even the bound
-// breaks the limit; between the two more data is needed.
-func share(out Assertion, a scenario.Assertion, k, n int64) Assertion {
-	out.N = n
-	if n == 0 {
-		return out
-	}
-	out.Seen = fmt.Sprintf("%s of %d requests", percent(float64(k)/float64(n)), n)
-	switch {
-	case n < a.MinRequests:
-		out.Seen += fmt.Sprintf(", fewer than %d", a.MinRequests)
-	case metShare(a.Op, k, n, a.Limit):
-		out.Result = Pass
-	case !met(a.Op, wilson(k, n, upper(a.Op)), float64(a.Limit)/1_000_000):
-		out.Result = Fail
-	default:
-		out.Seen += ", too few to tell"
-	}
-	return out
-}
-
-// quantile judges the 95th percentile by its order-statistic interval.
-func quantile(out Assertion, a scenario.Assertion, bins histogram.Bins) Assertion {
-	n := bins.Count()
-	out.N = n
-	if n == 0 {
-		out.Seen = "no whole minute with requests"
-		return out
-	}
-	const q = 0.95
-	at := bins.Quantile(q, 0)
-	out.Seen = fmt.Sprintf("%s over %d requests", took(at.US), n)
-	stray := z * sqrt(q*(1-q)/float64(n))
-	bound := bins.Quantile(min(max(q+stray, 0), 1), 0)
-	if upper(a.Op) {
-		bound = bins.Quantile(max(q-stray, 0), 0)
-	}
-	switch {
-	case n < a.MinRequests:
-		out.Seen += fmt.Sprintf(", fewer than %d", a.MinRequests)
-	case met(a.Op, at.US, float64(a.Limit)) && !(at.Over && upper(a.Op)):
-		out.Result = Pass
-	case !met(a.Op, bound.US, float64(a.Limit)):
-		out.Result = Fail
-	default:
-		out.Seen += ", too few to tell"
-	}
-	return out
-}
-
-// tries judges amplification, tries for each request, and retries, the extra ones.
-func tries(out Assertion, a scenario.Assertion, s Seen) Assertion {
-	n := s.Good + s.Bad
-	out.N = n
-	if n == 0 {
-		return out
-	}
-	k, limit := s.Attempts, a.Limit
-	out.Seen = fmt.Sprintf("%.2f tries for each of %d requests", float64(k)/float64(n), n)
-	if a.Measure == scenario.Retries {
-		k = max(k-n, 0)
-		out.Seen = fmt.Sprintf("%s more tries over %d requests", percent(float64(k)/float64(n)), n)
-	}
-	switch {
-	case n < a.MinRequests:
-		out.Seen += fmt.Sprintf(", fewer than %d", a.MinRequests)
-	case s.Attempts == 0:
-		out.Seen = fmt.Sprintf("no count of tries over %d requests", n)
-	case metShare(a.Op, k, n, limit):
-		out.Result = Pass
-	default:
-		// Both are counts of the same requests, not a sample: no interval.
-		out.Result = Fail
-	}
-	return out
-}
-
-// span is a helper of the engine: the trailing window, not before from.
-func span(from, to time.Time, window time.Duration) (since, until time.Time) {
-	if window > 0 && to.Add(-window).After(from) {
-		return to.Add(-window), to
-	}
-	return from, to
 }

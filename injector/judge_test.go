@@ -68,12 +68,12 @@ func TestAssess(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Observations{Seen: map[string]Seen{tt.a.ID: tt.seen}}
-			if got := assess(tt.a, "during", o, true); got.Result != tt.want {
+			if got := assess(Run{InjectAt: noon, BaselineAt: noon}, tt.a, "during", o); got.Result != tt.want {
 				t.Errorf("got %s (%s), want %s", got.Result, got.Seen, tt.want)
 			}
 		})
 	}
-	if got := assess(errors3, "during", Observations{Error: "ledger away"}, true); got.Result != Errored {
+	if got := assess(Run{InjectAt: noon}, errors3, "during", Observations{Error: "ledger away"}); got.Result != Errored {
 		t.Errorf("an error of reading gave %s, want error", got.Result)
 	}
 }

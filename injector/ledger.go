@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"breakwater/gateway/plan"
+	"breakwater/injector/scenario"
+	"breakwater/internal/retrylog"
 )
 
 // Terms of the ledger.
@@ -99,6 +101,7 @@ type Move struct {
 	Reason, Why string
 	Verdict     Verdict
 	Assertions  []Assertion
+	Cohorts     []Part
 	// Counts replace those of the run where set.
 	Counts *Counts
 	Actor  string
@@ -138,6 +141,36 @@ type RunLedger interface {
 	Events(ctx context.Context, run string) ([]Event, error)
 	ActiveRuns(ctx context.Context) ([]Active, error)
 	ExpireApprovals(ctx context.Context, now time.Time) error
+	// DeleteRun removes a run that has ended, with all that is kept of it: ErrStep
+	// of one that has not.
+	DeleteRun(ctx context.Context, id string) error
+}
+
+// TrafficLedger is what the events of gateways say about traffic.
+type TrafficLedger interface {
+	// BreakerTurns lists what the breaker of a service did over (since, until], in
+	// the order of time.
+	BreakerTurns(ctx context.Context, service string, since, until time.Time) ([]Transition, error)
+	// Heard is how far the events of each gateway reach.
+	Heard(ctx context.Context) (map[string]time.Time, error)
+	// Parts counts the requests of a service in the whole minutes within
+	// [since, until) that no fault touched: those of routes (none: all of them) and
+	// the rest.
+	Parts(ctx context.Context, service string, routes []string, since, until time.Time) (control, unmatched Part, err error)
+	// Traffic is what came in over the minutes within [since, until).
+	Traffic(ctx context.Context, service string, routes []string, since, until time.Time) (scenario.Traffic, error)
+	// Matched counts requests to the routes of a service since then.
+	Matched(ctx context.Context, service string, routes []string, since time.Time) (int64, error)
+	// HitTenants counts the tenants whose requests a run is known to have touched.
+	HitTenants(ctx context.Context, run string) (int64, error)
+	// HitRequests returns requests that a run touched, the newest first.
+	HitRequests(ctx context.Context, run string, limit int) ([]retrylog.Exchange, error)
+}
+
+// Transition is one change of a service's breaker at one gateway.
+type Transition struct {
+	At                        time.Time
+	Gateway, From, To, Reason string
 }
 
 // Halt says since when and by whom everything is halted; zero: nothing is.
@@ -181,6 +214,8 @@ type Gateway struct {
 	Halted          bool
 	SkewMS          int64
 	Armed, Refused  []plan.Armed
+	// ConfigHash and ConfigRevision name the configuration it serves.
+	ConfigHash, ConfigRevision string
 }
 
 // Live reports whether g was heard within one lease before now.
@@ -191,6 +226,7 @@ func (g Gateway) Live(now time.Time) bool { return now.Sub(g.At) < LeaseFor }
 type Point struct {
 	At                            time.Time
 	Good, Bad, Attempts, Injected int64
+	Degraded                      int64 // of Good and Bad: a fallback answered
 }
 
 // Ledger is everything the engine keeps; internal/store has it.
@@ -199,6 +235,7 @@ type Ledger interface {
 	ScheduleLedger
 	RunLedger
 	GatewayLedger
+	TrafficLedger
 }
 
 // Budget is what the engine must know of a service's promise. It is a plain

@@ -35,6 +35,11 @@ func (d *drive) view(ctx context.Context, gateways []Gateway) (View, error) {
 		return v, err
 	}
 	v.Hit = hit
+	if d.sc.Limits.Tenants > 0 {
+		if v.Tenants, err = d.cfg.Ledger.HitTenants(ctx, d.run.ID); err != nil {
+			return v, err
+		}
+	}
 	for _, g := range gateways {
 		if armed := slices.ContainsFunc(d.run.Receipts, func(r Receipt) bool { return r.Gateway == g.Name }); armed && g.At.Before(v.Fresh) {
 			v.Fresh = g.At
@@ -45,39 +50,32 @@ func (d *drive) view(ctx context.Context, gateways []Gateway) (View, error) {
 
 // phase is the span of a phase as tallies show it: up to its end, or to now.
 func (d *drive) phase(name string) (from, to time.Time) {
-	r := d.run
-	first := func(times ...time.Time) time.Time {
-		for _, t := range times {
-			if !t.IsZero() {
-				return t
-			}
-		}
-		return d.now
+	from, to = spanOf(d.run, name, d.now)
+	if name != "after" && to.IsZero() {
+		to = d.now
 	}
-	switch name {
-	case "steady":
-		return r.BaselineAt, first(r.InjectAt, r.RecoverAt)
-	case "during":
-		return r.InjectAt, first(r.RecoverAt)
-	}
-	from = r.RecoverAt
-	for _, x := range r.Receipts {
-		if x.RemovedAt.After(from) {
-			from = x.RemovedAt
-		}
-	}
-	return from, d.now
+	return from, to
 }
+
+// before is how far back a breaker's last change is looked for: none stays open
+// for longer without being tried.
+const before = 24 * time.Hour
 
 // observe reads everything the verdict rests on.
 func (d *drive) observe(ctx context.Context) (Observations, error) {
-	o := Observations{Seen: map[string]Seen{}, Armed: d.confirmed()}
+	o := Observations{Seen: map[string]Seen{}, Armed: d.confirmed(), Now: d.now, Breakers: map[string][]Transition{}}
+	if err := d.happened(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := d.cohorts(ctx, &o); err != nil {
+		return o, err
+	}
 	for _, p := range Phases(d.sc) {
 		if !reached(d.run, p.Name) {
 			continue
 		}
 		for _, a := range p.List {
-			seen, err := d.seen(ctx, p.Name, a)
+			seen, err := d.seen(ctx, p.Name, a, o)
 			if err != nil {
 				return o, fmt.Errorf("observe %s: %w", a.ID, err)
 			}
@@ -87,6 +85,82 @@ func (d *drive) observe(ctx context.Context) (Observations, error) {
 	var err error
 	o.Attempts, o.Injected, err = d.hits(ctx)
 	return o, err
+}
+
+// happened reads what is no count: breakers, alerts, configurations.
+func (d *drive) happened(ctx context.Context, o *Observations) (err error) {
+	services := []string{d.run.Service}
+	alerts := false
+	for _, p := range Phases(d.sc) {
+		for _, a := range p.List {
+			if a.Measure == scenario.Breaker || a.Measure == scenario.Flaps {
+				services = append(services, a.Service)
+			}
+			if a.While != "" {
+				services = append(services, a.While)
+			}
+			alerts = alerts || a.Measure == scenario.Alert
+		}
+	}
+	for _, s := range services {
+		if o.Breakers[s] != nil {
+			continue
+		}
+		if o.Breakers[s], err = d.cfg.Ledger.BreakerTurns(ctx, s, d.run.StartedAt.Add(-before), d.now); err != nil {
+			return err
+		}
+	}
+	if alerts && d.cfg.Alerts != nil {
+		if o.Alerts, o.AlertsHeard, err = d.cfg.Alerts(ctx, d.run.StartedAt, d.now); err != nil {
+			return err
+		}
+	}
+	if o.Served, err = d.cfg.Ledger.Gateways(ctx); err != nil {
+		return err
+	}
+	heard, err := d.cfg.Ledger.Heard(ctx)
+	if err != nil {
+		return err
+	}
+	for i, r := range d.run.Receipts {
+		if !slices.Contains(o.Gateways, r.Gateway) {
+			o.Gateways = append(o.Gateways, r.Gateway)
+		}
+		if at := heard[r.Gateway]; i == 0 || at.Before(o.Heard) {
+			o.Heard = at
+		}
+	}
+	return nil
+}
+
+// cohorts are the parts of the target's traffic, phase by phase.
+func (d *drive) cohorts(ctx context.Context, o *Observations) error {
+	for _, p := range Phases(d.sc) {
+		if !reached(d.run, p.Name) {
+			continue
+		}
+		from, to := d.phase(p.Name)
+		control, unmatched, err := d.cfg.Ledger.Parts(ctx, d.run.Service, d.sc.Target.Routes, from, to)
+		if err != nil {
+			return err
+		}
+		parts := []Part{control, unmatched}
+		parts[0].Cohort, parts[1].Cohort = scenario.Control, scenario.Unmatched
+		if p.Name == "during" {
+			since, until := from.Add(settle), to.Add(settle)
+			own, err := d.cfg.Ledger.Tallies(ctx, d.run.Service, d.run.ID, since, until)
+			if err != nil {
+				return err
+			}
+			n := sum(own, since, until)
+			parts = append([]Part{{Cohort: scenario.Exposed, Good: n.Good, Bad: n.Bad}}, parts...)
+		}
+		for _, x := range parts {
+			x.Phase = p.Name
+			o.Parts = append(o.Parts, x)
+		}
+	}
+	return nil
 }
 
 // hits are the tries that reached the fault, and those that were hit.
@@ -100,12 +174,17 @@ func (d *drive) hits(ctx context.Context) (attempts, injected int64, err error) 
 	return n.Attempts, n.Injected, err
 }
 
-func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion) (Seen, error) {
+func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion, o Observations) (Seen, error) {
 	from, to := d.phase(phase)
 	from, to = span(from, to, a.Window)
-	if a.Measure == scenario.P95 {
+	switch {
+	case a.Event != "" || a.Measure == scenario.Flaps:
+		return Seen{}, nil
+	case a.Measure.Quantile() > 0:
 		bins, err := d.cfg.Ledger.Latencies(ctx, a.Service, from, to)
-		return Seen{Hist: bins}, err
+		return Seen{Hist: bins, From: from, Until: to}, err
+	case a.Measure == scenario.Ratio:
+		return d.ratio(ctx, a, from, to, o)
 	}
 	since, until := from.Add(settle), to.Add(settle)
 	all, err := d.cfg.Ledger.Tallies(ctx, a.Service, "", since, until)
@@ -113,11 +192,109 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion) (S
 		return Seen{}, err
 	}
 	n := sum(all, since, until)
-	seen := Seen{Good: n.Good, Bad: n.Bad, Attempts: n.Attempts}
+	seen := Seen{Good: n.Good, Bad: n.Bad, Attempts: n.Attempts, From: from, Until: to}
+	if a.Cohort != "" {
+		x := partOf(o.Parts, phase, a.Cohort)
+		seen.Good, seen.Bad = x.Good, x.Bad
+	}
+	switch a.Against {
+	case scenario.AgainstControl:
+		x := partOf(o.Parts, phase, scenario.Control)
+		seen.RefGood, seen.RefBad = x.Good, x.Bad
+	case scenario.AgainstBaseline:
+		since, until := d.run.BaselineAt.Add(settle), d.run.InjectAt.Add(settle)
+		usual, err := d.cfg.Ledger.Tallies(ctx, a.Service, "", since, until)
+		if err != nil {
+			return Seen{}, err
+		}
+		x := sum(usual, since, until)
+		seen.RefGood, seen.RefBad = x.Good, x.Bad
+	}
 	if n.Attempts > 0 || a.Measure != scenario.Amplification && a.Measure != scenario.Retries {
 		return seen, nil
 	}
 	return d.tries(ctx, phase, a, from, to, seen)
+}
+
+func partOf(parts []Part, phase string, c scenario.Cohort) Part {
+	i := slices.IndexFunc(parts, func(p Part) bool { return p.Phase == phase && p.Cohort == c })
+	if i < 0 {
+		return Part{}
+	}
+	return parts[i]
+}
+
+// ratio counts a part and its whole; with While only in what gateways counted
+// wholly while the breaker was open at all of them: they count together.
+func (d *drive) ratio(ctx context.Context, a scenario.Assertion, from, to time.Time, o Observations) (Seen, error) {
+	service, run := a.Service, ""
+	if service == "" {
+		service = d.run.Service
+	}
+	if a.Part == scenario.Injected {
+		run = d.run.ID
+	}
+	points, err := d.cfg.Ledger.Tallies(ctx, service, run, from, to.Add(settle))
+	if err != nil {
+		return Seen{}, err
+	}
+	seen := Seen{From: from, Until: to}
+	spans := []Span{{from.Add(settle), to.Add(settle)}}
+	var covers, late time.Duration
+	if a.While != "" {
+		if spans = openSpans(o.Breakers[a.While], o.Gateways, from, to); len(spans) == 0 {
+			seen.Missing = fmt.Sprintf("nothing: the breaker of %s was not open at all gateways at once", a.While)
+			return seen, nil
+		}
+		// A point is told by the second in which it came, and covers a poll before it.
+		covers, late = plan.PollMS*time.Millisecond, settle
+	}
+	for _, p := range points {
+		if !slices.ContainsFunc(spans, func(s Span) bool { return p.At.Add(-covers).After(s.From) && !p.At.Add(late).After(s.Until) }) {
+			continue
+		}
+		part, whole := p.Bad, p.Good+p.Bad
+		switch a.Part {
+		case scenario.Degraded:
+			part = p.Degraded
+		case scenario.Injected:
+			part, whole = p.Injected, p.Attempts
+		}
+		seen.Part, seen.Whole = seen.Part+part, seen.Whole+whole
+	}
+	return seen, nil
+}
+
+// Span is a stretch of time.
+type Span struct{ From, Until time.Time }
+
+// openSpans is when a breaker was open at every one of gateways within [from, to].
+func openSpans(all []Transition, gateways []string, from, to time.Time) []Span {
+	state := stood(all, from)
+	whole := func() bool {
+		return len(gateways) > 0 && !slices.ContainsFunc(gateways, func(g string) bool { return state[g] != "open" })
+	}
+	var out []Span
+	since := time.Time{}
+	if whole() {
+		since = from
+	}
+	for _, t := range all {
+		if !t.At.After(from) || t.At.After(to) {
+			continue
+		}
+		state[t.Gateway] = t.To
+		switch open := whole(); {
+		case open && since.IsZero():
+			since = t.At
+		case !open && !since.IsZero():
+			out, since = append(out, Span{since, t.At}), time.Time{}
+		}
+	}
+	if !since.IsZero() {
+		out = append(out, Span{since, to})
+	}
+	return out
 }
 
 // tries finds what gateways did not count for a service as a whole: the fault
@@ -125,14 +302,14 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion) (S
 // target is not narrowed; else the whole minutes tell.
 func (d *drive) tries(ctx context.Context, phase string, a scenario.Assertion, from, to time.Time, seen Seen) (Seen, error) {
 	t := d.sc.Target
-	if phase == "during" && a.Service == t.Service && len(t.Routes) == 0 && len(t.Callers) == 0 {
+	if phase == "during" && a.Service == t.Service && t.Whole() {
 		since, until := from.Add(settle), to.Add(settle)
 		own, err := d.cfg.Ledger.Tallies(ctx, a.Service, d.run.ID, since, until)
 		seen.Attempts = sum(own, since, until).Attempts
 		return seen, err
 	}
 	exchanges, attempts, err := d.cfg.Ledger.Tries(ctx, a.Service, from, to)
-	return Seen{Good: exchanges, Attempts: attempts}, err
+	return Seen{Good: exchanges, Attempts: attempts, From: from, Until: to}, err
 }
 
 // confirmed: every gateway that took the rule at 0 % took the real one too.

@@ -12,12 +12,18 @@ import (
 // armWithin is how long gateways have to confirm a rule at 0 %.
 const armWithin = 30 * time.Second
 
+// lateEvents is how long a verdict waits for events that are on their way: they
+// come later than counts, by a spool and a batch.
+const lateEvents = 30 * time.Second
+
 // drive is one run being driven at one instant.
 type drive struct {
 	*Engine
 	run Run
 	sc  scenario.Scenario
 	now time.Time
+	// trouble is what went wrong with it in ticks before this one.
+	trouble trouble
 }
 
 // move makes the transition that t asks for.
@@ -102,7 +108,14 @@ func (d *drive) scheduled(ctx context.Context) error {
 			return d.move(ctx, Skip, Move{Reason: string(Overlap), Text: a.ID + " has not ended"})
 		}
 	}
-	for _, w := range d.sc.Preflight(d.facts(ctx)) {
+	if no := d.skewed(ctx); no.Reason != "" {
+		return d.move(ctx, Skip, Move{Reason: string(no.Reason), Text: no.Text})
+	}
+	facts, err := d.facts(ctx, d.sc, d.now, d.run.ID)
+	if err != nil {
+		return err
+	}
+	for _, w := range d.sc.Preflight(facts) {
 		if err := d.note(ctx, "preflight", w.Code+": "+w.Text); err != nil {
 			return err
 		}
@@ -113,11 +126,21 @@ func (d *drive) scheduled(ctx context.Context) error {
 	return d.move(ctx, Arm, Move{Text: "waiting for every gateway to confirm the rule at 0 %"})
 }
 
-func (d *drive) facts(ctx context.Context) scenario.Facts {
-	if d.cfg.Preflight == nil {
-		return scenario.Facts{}
+// maxSkew is how far a gateway's clock may be from ours: its events could else not
+// be told to be before or after.
+const maxSkew = 2 * time.Second
+
+func (d *drive) skewed(ctx context.Context) Stop {
+	all, err := d.cfg.Ledger.Gateways(ctx)
+	if err != nil {
+		return Stop{BySkew, "cannot tell how clocks stand: " + err.Error()}
 	}
-	return d.cfg.Preflight(ctx, d.sc)
+	for _, g := range all {
+		if skew := time.Duration(g.SkewMS) * time.Millisecond; g.Live(d.now) && skew.Abs() > maxSkew {
+			return Stop{BySkew, fmt.Sprintf("the clock of gateway %s is %v off", g.Name, skew.Abs())}
+		}
+	}
+	return Stop{}
 }
 
 func (d *drive) note(ctx context.Context, kind, text string) error {
@@ -198,10 +221,9 @@ func (d *drive) baseline(ctx context.Context) error {
 		return err
 	}
 	_, why, all := Judge(d.run, d.sc, o)
-	for _, a := range all {
-		if a.Phase == "steady" && a.Result != Pass {
-			return d.move(ctx, Quit, Move{Reason: "steady_state_not_met", Verdict: Inconclusive, Why: why, Assertions: all, Text: why})
-		}
+	unsteady := slices.ContainsFunc(all, func(a Assertion) bool { return a.Phase == "steady" && a.Result != Pass && !a.Optional })
+	if unsteady || openBefore(d.sc, o) != "" {
+		return d.move(ctx, Quit, Move{Reason: "steady_state_not_met", Verdict: Inconclusive, Why: why, Assertions: all, Cohorts: o.Parts, Text: why})
 	}
 	return d.move(ctx, Inject, Move{Assertions: all, Text: fmt.Sprintf("injecting %s for %v",
 		percent(float64(d.sc.Sample.PPM)/1_000_000), d.run.InjectFor)})
@@ -251,11 +273,12 @@ func (d *drive) recovering(ctx context.Context) error {
 	for _, a := range d.sc.After {
 		limit = max(limit, a.Within)
 	}
-	open := slices.ContainsFunc(all, func(a Assertion) bool { return a.Phase == "after" && a.Result != Pass })
-	if open && elapsed < limit {
-		return nil
+	for _, a := range all {
+		if a.Phase == "after" && a.Result != Pass && elapsed < limit || a.late && elapsed < limit+lateEvents {
+			return nil
+		}
 	}
-	return d.finish(ctx, verdict, why, all)
+	return d.finish(ctx, verdict, why, all, o.Parts)
 }
 
 func (d *drive) aborting(ctx context.Context) error {
@@ -264,48 +287,24 @@ func (d *drive) aborting(ctx context.Context) error {
 		return err
 	}
 	o, err := d.observe(ctx)
-	if err != nil {
+	if err != nil && !d.trouble.lasts(d.now) {
 		return err
+	}
+	if err != nil {
+		o.Error = err.Error() // the fault is gone and the run has to end: it shows nothing
 	}
 	verdict, why, all := Judge(d.run, d.sc, o)
-	return d.finish(ctx, verdict, why, all)
+	return d.finish(ctx, verdict, why, all, o.Parts)
 }
 
-func (d *drive) finish(ctx context.Context, verdict Verdict, why string, all []Assertion) error {
+func (d *drive) finish(ctx context.Context, verdict Verdict, why string, all []Assertion, parts []Part) error {
+	m := Move{Verdict: verdict, Why: why, Assertions: all, Cohorts: parts, Text: string(verdict) + ": " + why}
 	counts, err := d.counts(ctx)
-	if err != nil {
+	if err != nil && !d.trouble.lasts(d.now) {
 		return err
 	}
-	return d.move(ctx, Gone, Move{Verdict: verdict, Why: why, Assertions: all, Counts: &counts, Text: string(verdict) + ": " + why})
-}
-
-// removed reports whether every gateway is proven rid of the run's rules, and
-// writes down each proof as it comes.
-func (d *drive) removed(ctx context.Context) (bool, error) {
-	at, err := d.planner.current(ctx, d.now)
-	if err != nil {
-		return false, err
+	if err == nil {
+		m.Counts = &counts
 	}
-	gateways, err := d.cfg.Ledger.Gateways(ctx)
-	if err != nil {
-		return false, err
-	}
-	all := true
-	for _, g := range gateways {
-		if g.At.Before(d.run.StartedAt) {
-			continue // not heard since before the run: it never had the rule
-		}
-		proven, byLease := gone(g, d.run.ID, at, d.now)
-		if !proven {
-			all = false
-			continue
-		}
-		open := slices.ContainsFunc(d.run.Receipts, func(r Receipt) bool { return r.Gateway == g.Name && r.RemovedAt.IsZero() })
-		if open {
-			if err := d.cfg.Ledger.MarkRemoved(ctx, d.run.ID, g.Name, d.now, byLease); err != nil {
-				return false, err
-			}
-		}
-	}
-	return all, nil
+	return d.move(ctx, Gone, m)
 }

@@ -1,39 +1,56 @@
 package injector
 
-import "time"
+import (
+	"time"
+
+	"breakwater/injector/scenario"
+)
 
 // The forms of the JSON API. Times are RFC 3339 in UTC, absent where they have
 // not come.
 
 type runJSON struct {
-	ID          string          `json:"id"`
-	Scenario    string          `json:"scenario"`
-	Title       string          `json:"title"`
-	Service     string          `json:"service"`
-	GameDay     string          `json:"gameday,omitempty"`
-	State       State           `json:"state"`
-	Reason      string          `json:"reason,omitempty"`
-	Verdict     Verdict         `json:"verdict,omitempty"`
-	Why         string          `json:"why,omitempty"`
-	Hash        string          `json:"hash"`
-	Actor       string          `json:"actor"`
-	PlannedAt   time.Time       `json:"planned_at,omitzero"`
-	StartedAt   time.Time       `json:"started_at,omitzero"`
-	BaselineAt  time.Time       `json:"baseline_at,omitzero"`
-	InjectAt    time.Time       `json:"inject_at,omitzero"`
-	RecoverAt   time.Time       `json:"recover_at,omitzero"`
-	EndedAt     time.Time       `json:"ended_at,omitzero"`
-	BaselineMS  int64           `json:"baseline_ms"`
-	InjectMS    int64           `json:"inject_ms"`
-	RecoverMS   int64           `json:"recover_ms"`
-	Attempts    int64           `json:"attempts"`
-	Injected    int64           `json:"injected"`
-	ExpectedPPM int64           `json:"expected_ppm"`
-	Good        int64           `json:"good"`
-	Bad         int64           `json:"bad"`
-	SpentPPM    int64           `json:"budget_spent_ppm"`
+	ID          string    `json:"id"`
+	Scenario    string    `json:"scenario"`
+	Title       string    `json:"title"`
+	Service     string    `json:"service"`
+	GameDay     string    `json:"gameday,omitempty"`
+	State       State     `json:"state"`
+	Reason      string    `json:"reason,omitempty"`
+	Verdict     Verdict   `json:"verdict,omitempty"`
+	Why         string    `json:"why,omitempty"`
+	Hash        string    `json:"hash"`
+	Actor       string    `json:"actor"`
+	PlannedAt   time.Time `json:"planned_at,omitzero"`
+	StartedAt   time.Time `json:"started_at,omitzero"`
+	BaselineAt  time.Time `json:"baseline_at,omitzero"`
+	InjectAt    time.Time `json:"inject_at,omitzero"`
+	RecoverAt   time.Time `json:"recover_at,omitzero"`
+	EndedAt     time.Time `json:"ended_at,omitzero"`
+	BaselineMS  int64     `json:"baseline_ms"`
+	InjectMS    int64     `json:"inject_ms"`
+	RecoverMS   int64     `json:"recover_ms"`
+	Attempts    int64     `json:"attempts"`
+	Injected    int64     `json:"injected"`
+	ExpectedPPM int64     `json:"expected_ppm"`
+	Good        int64     `json:"good"`
+	Bad         int64     `json:"bad"`
+	SpentPPM    int64     `json:"budget_spent_ppm"`
+	// What was done to tries, and what users saw of it.
+	InjectedPPM int64           `json:"injected_ppm"`
+	VisiblePPM  int64           `json:"user_visible_ppm"`
+	Score       *int            `json:"score,omitempty"`
 	Receipts    []receiptJSON   `json:"receipts,omitempty"`
 	Assertions  []assertionJSON `json:"assertions,omitempty"`
+	Cohorts     []partJSON      `json:"cohorts,omitempty"`
+}
+
+type partJSON struct {
+	Phase    string          `json:"phase"`
+	Cohort   scenario.Cohort `json:"cohort"`
+	Good     int64           `json:"good"`
+	Bad      int64           `json:"bad"`
+	Degraded int64           `json:"degraded"`
 }
 
 type receiptJSON struct {
@@ -54,6 +71,17 @@ type assertionJSON struct {
 	Seen     string `json:"seen"`
 	N        int64  `json:"n"`
 	Result   Result `json:"result"`
+	Optional bool   `json:"optional,omitempty"`
+	// Evidence is where to look for what the result rests on.
+	Evidence string    `json:"evidence"`
+	From     time.Time `json:"from,omitzero"`
+	Until    time.Time `json:"until,omitzero"`
+	Rows     []rowJSON `json:"rows,omitempty"`
+}
+
+type rowJSON struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
 }
 
 type eventJSON struct {
@@ -75,6 +103,7 @@ type pointJSON struct {
 	Bad      int64     `json:"bad"`
 	Attempts int64     `json:"attempts"`
 	Injected int64     `json:"injected"`
+	Degraded int64     `json:"degraded"`
 }
 
 type scheduleJSON struct {
@@ -117,8 +146,32 @@ func showRun(r Run) runJSON {
 	for _, x := range r.Receipts {
 		out.Receipts = append(out.Receipts, receiptJSON{x.Gateway, x.Fault, x.Hash, x.PPM, x.ArmedAt, x.RemovedAt, x.ByLease})
 	}
+	if r.Attempts > 0 {
+		out.InjectedPPM = r.Injected * 1_000_000 / r.Attempts
+	}
+	if n := r.Good + r.Bad; n > 0 {
+		out.VisiblePPM = r.Bad * 1_000_000 / n
+	}
+	if r.State.Ended() && len(r.Assertions) > 0 {
+		score := Score(r.Assertions)
+		out.Score = &score
+	}
 	for _, a := range r.Assertions {
-		out.Assertions = append(out.Assertions, assertionJSON(a))
+		out.Assertions = append(out.Assertions, showAssertion(r.ID, a))
+	}
+	for _, p := range r.Cohorts {
+		out.Cohorts = append(out.Cohorts, partJSON(p))
+	}
+	return out
+}
+
+func showAssertion(run string, a Assertion) assertionJSON {
+	out := assertionJSON{
+		ID: a.ID, Phase: a.Phase, Text: a.Text, Expected: a.Expected, Seen: a.Seen, N: a.N, Result: a.Result, Optional: a.Optional,
+		From: a.From, Until: a.Until, Evidence: "/api/v1/experiments/" + run + "/evidence/" + a.ID,
+	}
+	for _, r := range a.Rows {
+		out.Rows = append(out.Rows, rowJSON(r))
 	}
 	return out
 }

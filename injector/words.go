@@ -1,9 +1,9 @@
 package injector
 
 import (
-	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"breakwater/injector/scenario"
@@ -13,23 +13,71 @@ func sqrt(x float64) float64 { return math.Sqrt(max(x, 0)) }
 
 // words says what an assertion expects.
 func words(a scenario.Assertion) string {
-	names := map[scenario.Measure]string{
-		scenario.Success:       "share of good requests of %s",
-		scenario.ErrorRate:     "share of failed requests of %s",
-		scenario.P95:           "95th percentile latency of %s",
-		scenario.Amplification: "tries sent for each request of %s",
-		scenario.Retries:       "extra tries over the requests of %s",
+	switch a.Measure {
+	case scenario.Breaker:
+		return "breaker of " + a.Service + " " + strings.ReplaceAll(a.Event, "_", " ")
+	case scenario.Alert:
+		return "alert " + a.Service + " is " + a.Event
+	case scenario.Config:
+		return "configuration of every gateway"
+	}
+	of := a.Service
+	if a.Cohort != "" {
+		of = string(a.Cohort) + " requests of " + a.Service
+	}
+	if a.Against != "" {
+		return "failed share of " + of + " beside that of the " + a.Against
+	}
+	name := ""
+	switch a.Measure {
+	case scenario.Success:
+		name = "share of good requests of " + of
+	case scenario.ErrorRate:
+		name = "share of failed requests of " + of
+	case scenario.Amplification:
+		name = "tries sent for each request of " + of
+	case scenario.Retries:
+		name = "extra tries over the requests of " + of
+	case scenario.Flaps:
+		name = "how often the breaker of " + of + " opens again"
+	case scenario.Ratio:
+		name = a.Part + " of all " + a.Whole
+		if of != "" {
+			name += " of " + of
+		}
+		if a.While != "" {
+			name += " while the breaker of " + a.While + " is open"
+		}
+	default:
+		name = strings.TrimPrefix(string(a.Measure), "p") + "th percentile latency of " + of
 	}
 	relation := map[string]string{"<=": "at most", "<": "below", ">=": "at least", ">": "above"}
-	return fmt.Sprintf(names[a.Measure], a.Service) + " is " + relation[a.Op] + " " + show(a.Measure, a.Limit)
+	return name + " is " + relation[a.Op] + " " + show(a.Measure, a.Limit)
+}
+
+// expected is the short form: a relation and a limit, or what has to take place.
+func expected(a scenario.Assertion) string {
+	within := ""
+	if a.Within > 0 {
+		within = " within " + after(a.Within)
+	}
+	switch {
+	case a.Event != "":
+		return strings.ReplaceAll(a.Event, "_", " ") + within
+	case a.Against != "":
+		return "worse by less than " + show(a.Measure, a.Limit)
+	}
+	return a.Op + " " + show(a.Measure, a.Limit)
 }
 
 // show writes a limit with its unit.
 func show(m scenario.Measure, limit int64) string {
-	switch m {
-	case scenario.P95:
+	switch {
+	case m.Quantile() > 0:
 		return took(float64(limit))
-	case scenario.Amplification:
+	case m == scenario.Flaps:
+		return strconv.FormatInt(limit, 10)
+	case m == scenario.Amplification:
 		return strconv.FormatFloat(float64(limit)/1_000_000, 'f', -1, 64)
 	}
 	return percent(float64(limit) / 1_000_000)

@@ -108,7 +108,7 @@ func TestFaultKinds(t *testing.T) {
 		{"latency: {dist: uniform, value: 300ms, jitter: 100ms, cap: 350ms}", delay(fault.Delay{Dist: "uniform", MS: 300, JitterMS: 100, CapMS: 350})},
 		{"latency: {dist: normal, mean: 300ms, sd: 50ms}", delay(fault.Delay{Dist: "normal", MS: 300, JitterMS: 50})},
 		{"latency: {dist: pareto, scale: 20ms, alpha: 1.5, cap: 10s}", delay(fault.Delay{Dist: "pareto", MS: 20, Alpha: 1500, CapMS: 10_000})},
-		{"latency: {dist: table, percentiles: {p50: 20ms, p99.9: 2s, p100: 5s}}", delay(fault.Delay{Dist: "table", Table: []fault.Percentile{{500_000, 20}, {999_000, 2000}, {1_000_000, 5000}}})},
+		{"latency: {dist: table, percentiles: {p50: 20ms, p99.9: 2s, p100: 5s}}", delay(fault.Delay{Dist: "table", Table: []fault.Percentile{{PPM: 500_000, MS: 20}, {PPM: 999_000, MS: 2000}, {PPM: 1_000_000, MS: 5000}}})},
 		{"error: {status: 429, headers: {Retry-After: \"2\"}}", fault.Fault{Kind: fault.Error, Status: 429, Headers: map[string]string{"Retry-After": "2"}}},
 		{"grpc: {status: UNAVAILABLE, message: away}", fault.Fault{Kind: fault.GRPC, Status: 14, Body: "away"}},
 		{"grpc: {status: 8}", fault.Fault{Kind: fault.GRPC, Status: 8}},

@@ -32,7 +32,7 @@ type runRow struct {
 	ExpectedPPM                                                        int64 `db:"expected_ppm"`
 	Attempts, Injected, Good, Bad                                      int64
 	BudgetSpentPPM                                                     int64 `db:"budget_spent_ppm"`
-	Assertions                                                         []byte
+	Assertions, Cohorts                                                []byte
 	LeaseUntil                                                         *time.Time `db:"lease_until"`
 }
 
@@ -60,11 +60,14 @@ func (r runRow) run() (injector.Run, error) {
 	if err := json.Unmarshal(r.Assertions, &out.Assertions); err != nil {
 		return out, fmt.Errorf("assertions of run %s: %w", r.ID, err)
 	}
+	if err := json.Unmarshal(r.Cohorts, &out.Cohorts); err != nil {
+		return out, fmt.Errorf("cohorts of run %s: %w", r.ID, err)
+	}
 	return out, nil
 }
 
 const receiptsSQL = `
-select run, gateway, fault, hash, ppm, boot, armed_at, removed_at, by_lease
+select run, gateway, fault, hash, ppm, boot, config, armed_at, removed_at, by_lease
 from run_receipt where run = any(@runs) order by run, gateway, fault`
 
 // runs reads rows into runs with their receipts.
@@ -89,7 +92,7 @@ func (s *Store) runs(ctx context.Context, q querier, rows pgx.Rows) ([]injector.
 	var run string
 	var x injector.Receipt
 	var removed *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&run, &x.Gateway, &x.Fault, &x.Hash, &x.PPM, &x.Boot, &x.ArmedAt, &removed, &x.ByLease}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&run, &x.Gateway, &x.Fault, &x.Hash, &x.PPM, &x.Boot, &x.Config, &x.ArmedAt, &removed, &x.ByLease}, func() error {
 		x.ArmedAt, x.RemovedAt = x.ArmedAt.UTC(), utc(removed)
 		i := place[run]
 		out[i].Receipts = append(out[i].Receipts, x)
@@ -104,7 +107,7 @@ func (s *Store) runs(ctx context.Context, q querier, rows pgx.Rows) ([]injector.
 const runSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run where id = @id`
 
 // Run returns one run, or injector.ErrNotFound.
@@ -126,7 +129,7 @@ func (s *Store) Run(ctx context.Context, id string) (injector.Run, error) {
 const newestRunsSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run order by planned_at desc, id desc limit @limit`
 
 // Runs lists the newest runs, newest first.

@@ -15,7 +15,7 @@ import (
 const liveRunsSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run where ended_at is null and state in ('arming', 'baseline', 'injecting')
   and lease_until > @now and lease_until <= @insane order by id`
 
@@ -77,7 +77,7 @@ func (s *Store) planState(ctx context.Context, tx pgx.Tx, now time.Time, at *inj
 }
 
 const gatewaysSQL = `
-select gateway, boot, at, epoch, revision, halted, skew_ms, armed, refused from gateway_receipt order by gateway`
+select gateway, boot, at, epoch, revision, halted, skew_ms, config_revision, config_hash, armed, refused from gateway_receipt order by gateway`
 
 // Gateways returns the newest word of each gateway.
 func (s *Store) Gateways(ctx context.Context) ([]injector.Gateway, error) {
@@ -88,7 +88,7 @@ func (s *Store) Gateways(ctx context.Context) ([]injector.Gateway, error) {
 	var out []injector.Gateway
 	var g injector.Gateway
 	var armed, refused []byte
-	_, err = pgx.ForEachRow(rows, []any{&g.Name, &g.Boot, &g.At, &g.Epoch, &g.Revision, &g.Halted, &g.SkewMS, &armed, &refused}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&g.Name, &g.Boot, &g.At, &g.Epoch, &g.Revision, &g.Halted, &g.SkewMS, &g.ConfigRevision, &g.ConfigHash, &armed, &refused}, func() error {
 		x := g
 		x.At = g.At.UTC()
 		if err := json.Unmarshal(armed, &x.Armed); err != nil {
@@ -115,11 +115,11 @@ on conflict (gateway) do update set boot = excluded.boot, at = excluded.at, epoc
     halted = excluded.halted, skew_ms = excluded.skew_ms, armed = excluded.armed, refused = excluded.refused,
     config_revision = excluded.config_revision, config_hash = excluded.config_hash`
 
-// The boot stays that of the first word: a restart in the middle of a run must
-// not look like one gateway that held the rule all along.
+// Boot and configuration stay those of the first word: a restart or a reload in the
+// middle of a run must not look as if they had been there all along.
 const armedSQL = `
-insert into run_receipt (run, gateway, fault, hash, ppm, boot, armed_at)
-select id, @gateway, @fault, @hash, @ppm, @boot, @at from run where id = @run and ended_at is null and started_at is not null
+insert into run_receipt (run, gateway, fault, hash, ppm, boot, config, armed_at)
+select id, @gateway, @fault, @hash, @ppm, @boot, @config, @at from run where id = @run and ended_at is null and started_at is not null
 on conflict (run, gateway, fault) do update set
     armed_at = case when run_receipt.hash = excluded.hash then run_receipt.armed_at else excluded.armed_at end,
     hash = excluded.hash, ppm = excluded.ppm, removed_at = null, by_lease = false`
@@ -163,7 +163,7 @@ func (s *Store) SaveReceipt(ctx context.Context, now time.Time, r plan.Receipt) 
 		for _, a := range r.Armed {
 			held = append(held, a.Run+"/"+a.Fault)
 			_, err := tx.Exec(ctx, armedSQL, pgx.StrictNamedArgs{
-				"run": a.Run, "gateway": r.Gateway, "fault": a.Fault, "hash": a.Hash, "ppm": a.PPM, "boot": r.Boot, "at": now})
+				"run": a.Run, "gateway": r.Gateway, "fault": a.Fault, "hash": a.Hash, "ppm": a.PPM, "boot": r.Boot, "config": r.ConfigHash, "at": now})
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ from free where run.id = free.id returning run.id`
 const heldSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run where owner = @owner and ended_at is null and lease_until > @now order by due_at, seq`
 
 // Hold renews what owner holds, claims what is due and free, and returns both.
@@ -111,6 +111,7 @@ update run set
     verdict     = case when @verdict::text <> '' then @verdict else verdict end,
     why         = case when @why::text <> '' then @why else why end,
     assertions  = coalesce(@assertions::jsonb, assertions),
+    cohorts     = coalesce(@cohorts::jsonb, cohorts),
     starts      = starts + case when @to = 'arming' then 1 else 0 end,
     due_at      = case when @to = 'scheduled' then @at else due_at end,
     started_at  = case when @to = 'arming' then @at else started_at end,
@@ -142,7 +143,14 @@ where p.id = @id and run.schedule = p.schedule and run.schedule <> '' and run.pl
 
 // Move makes one transition, or returns injector.ErrFenced.
 func (s *Store) Move(ctx context.Context, m injector.Move) error {
-	var assertions, attempts, injected, good, bad, spent any
+	var assertions, cohorts, attempts, injected, good, bad, spent any
+	if m.Cohorts != nil {
+		text, err := json.Marshal(m.Cohorts)
+		if err != nil {
+			return fmt.Errorf("cohorts of run %s: %w", m.Run, err)
+		}
+		cohorts = string(text)
+	}
 	if m.Assertions != nil {
 		text, err := json.Marshal(m.Assertions)
 		if err != nil {
@@ -159,7 +167,7 @@ func (s *Store) Move(ctx context.Context, m injector.Move) error {
 		}
 		done, err := tx.Exec(ctx, moveSQL, pgx.StrictNamedArgs{
 			"id": m.Run, "epoch": m.Epoch, "from": string(m.From), "to": string(m.To), "at": m.At, "ended": m.To.Ended(),
-			"reason": m.Reason, "verdict": string(m.Verdict), "why": m.Why, "assertions": assertions,
+			"reason": m.Reason, "verdict": string(m.Verdict), "why": m.Why, "assertions": assertions, "cohorts": cohorts,
 			"attempts": attempts, "injected": injected, "good": good, "bad": bad, "spent": spent,
 		})
 		if err != nil {

@@ -12,21 +12,23 @@ import (
 )
 
 const talliesSQL = `
-select run, service, good, bad, attempts, injected from gateway_tally where gateway = @gateway and boot = @boot`
+select run, service, good, bad, attempts, injected, degraded from gateway_tally where gateway = @gateway and boot = @boot`
 
 const forgetTalliesSQL = `delete from gateway_tally where gateway = @gateway and boot <> @boot`
 
 const keepTallySQL = `
-insert into gateway_tally (gateway, boot, run, service, good, bad, attempts, injected)
-values (@gateway, @boot, @run, @service, @good, @bad, @attempts, @injected)
+insert into gateway_tally (gateway, boot, run, service, good, bad, attempts, injected, degraded)
+values (@gateway, @boot, @run, @service, @good, @bad, @attempts, @injected, @degraded)
 on conflict (gateway, boot, run, service) do update set
-    good = excluded.good, bad = excluded.bad, attempts = excluded.attempts, injected = excluded.injected`
+    good = excluded.good, bad = excluded.bad, attempts = excluded.attempts, injected = excluded.injected,
+    degraded = excluded.degraded`
 
 const addTallySQL = `
-insert into run_tally (service, run, at, good, bad, attempts, injected)
-values (@service, @run, @at, @good, @bad, @attempts, @injected)
+insert into run_tally (service, run, at, good, bad, attempts, injected, degraded)
+values (@service, @run, @at, @good, @bad, @attempts, @injected, @degraded)
 on conflict (service, run, at) do update set good = run_tally.good + excluded.good, bad = run_tally.bad + excluded.bad,
-    attempts = run_tally.attempts + excluded.attempts, injected = run_tally.injected + excluded.injected`
+    attempts = run_tally.attempts + excluded.attempts, injected = run_tally.injected + excluded.injected,
+    degraded = run_tally.degraded + excluded.degraded`
 
 // tally adds to the series what r's counts have gained. The first word of a
 // process is where counting begins: nobody knows when its counts were made.
@@ -44,7 +46,7 @@ func tally(ctx context.Context, tx pgx.Tx, now time.Time, r plan.Receipt, known 
 	type key struct{ run, service string }
 	kept := map[key]plan.Tally{}
 	var t plan.Tally
-	_, err = pgx.ForEachRow(rows, []any{&t.Run, &t.Service, &t.Good, &t.Bad, &t.Attempts, &t.Injected}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&t.Run, &t.Service, &t.Good, &t.Bad, &t.Attempts, &t.Injected, &t.Degraded}, func() error {
 		kept[key{t.Run, t.Service}] = t
 		return nil
 	})
@@ -58,6 +60,7 @@ func tally(ctx context.Context, tx pgx.Tx, now time.Time, r plan.Receipt, known 
 		gained := plan.Tally{
 			Good: max(t.Good-old.Good, 0), Bad: max(t.Bad-old.Bad, 0),
 			Attempts: max(t.Attempts-old.Attempts, 0), Injected: max(t.Injected-old.Injected, 0),
+			Degraded: max(t.Degraded-old.Degraded, 0),
 		}
 		if gained == (plan.Tally{}) {
 			continue
@@ -66,11 +69,12 @@ func tally(ctx context.Context, tx pgx.Tx, now time.Time, r plan.Receipt, known 
 			"gateway": r.Gateway, "boot": r.Boot, "run": t.Run, "service": t.Service,
 			"good": old.Good + gained.Good, "bad": old.Bad + gained.Bad,
 			"attempts": old.Attempts + gained.Attempts, "injected": old.Injected + gained.Injected,
+			"degraded": old.Degraded + gained.Degraded,
 		})
 		if known {
 			batch.Queue(addTallySQL, pgx.StrictNamedArgs{
 				"service": t.Service, "run": t.Run, "at": now.Truncate(time.Second),
-				"good": gained.Good, "bad": gained.Bad, "attempts": gained.Attempts, "injected": gained.Injected,
+				"good": gained.Good, "bad": gained.Bad, "attempts": gained.Attempts, "injected": gained.Injected, "degraded": gained.Degraded,
 			})
 		}
 	}
@@ -84,7 +88,7 @@ func tally(ctx context.Context, tx pgx.Tx, now time.Time, r plan.Receipt, known 
 }
 
 const seriesSQL = `
-select at, good, bad, attempts, injected from run_tally
+select at, good, bad, attempts, injected, degraded from run_tally
 where service = @service and run = @run and at > @since and at <= @until order by at`
 
 // Tallies returns what gateways counted over (since, until].
