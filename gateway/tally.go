@@ -22,7 +22,7 @@ type tallies struct {
 type tallyKey struct{ run, service string }
 
 // traffic is one set of counters.
-type traffic struct{ good, bad, attempts atomic.Int64 }
+type traffic struct{ good, bad, attempts, degraded atomic.Int64 }
 
 func (t *tallies) init() { t.byID = map[tallyKey]*traffic{} }
 
@@ -49,6 +49,9 @@ func (t *tallies) count(all *traffic, ev *retrylog.Exchange) {
 	good, bad := verdict(ev)
 	if !good && !bad || ev.Synthetic != "" {
 		return
+	}
+	if ev.Degraded != "" {
+		all.degraded.Add(1)
 	}
 	all.add(good)
 	if ev.Experiment != "" {
@@ -86,7 +89,7 @@ func (g *Gateway) Tallies() []plan.Tally {
 	defer t.mu.Unlock()
 	out := make([]plan.Tally, 0, len(t.byID))
 	for key, c := range t.byID {
-		out = append(out, plan.Tally{Run: key.run, Service: key.service, Good: c.good.Load(), Bad: c.bad.Load(), Attempts: c.attempts.Load()})
+		out = append(out, plan.Tally{Run: key.run, Service: key.service, Good: c.good.Load(), Bad: c.bad.Load(), Attempts: c.attempts.Load(), Degraded: c.degraded.Load()})
 	}
 	slices.SortFunc(out, func(a, b plan.Tally) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Run, b.Run))

@@ -85,6 +85,7 @@ type Tally struct {
 	Bad      int64  `json:"bad"`      //
 	Attempts int64  `json:"attempts"` // tries; of a run: those that reached the fault layer while its fault was armed
 	Injected int64  `json:"injected"` // tries that were hit
+	Degraded int64  `json:"degraded"` // of good and bad: a fallback made the answer
 }
 
 // ReceiptHeader carries the Receipt, as one line of JSON, on GET /api/v1/plan.
