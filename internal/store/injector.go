@@ -154,13 +154,13 @@ func (s *Store) Events(ctx context.Context, run string) ([]injector.Event, error
 
 // A control that read the clock a moment before another wrote must not make the
 // log of a run go back in time.
-const addEventSQL = `
+const addRunEventSQL = `
 insert into run_event (run, at, kind, text, actor)
 select @run, greatest(@at::timestamptz, (select e.at from run_event e where e.run = @run order by e.id desc limit 1)), @kind, @text, @actor`
 
 // Note adds one line to the log of a run.
 func (s *Store) Note(ctx context.Context, e injector.Event) error {
-	_, err := s.db.Exec(ctx, addEventSQL, pgx.StrictNamedArgs{"run": e.Run, "at": e.At, "kind": e.Kind, "text": e.Text, "actor": e.Actor})
+	_, err := s.db.Exec(ctx, addRunEventSQL, pgx.StrictNamedArgs{"run": e.Run, "at": e.At, "kind": e.Kind, "text": e.Text, "actor": e.Actor})
 	if err != nil {
 		return fmt.Errorf("note on run %s: %w", e.Run, err)
 	}
@@ -212,7 +212,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, r injector.Run, at time.Time) err
 	if err != nil {
 		return fmt.Errorf("add run %s: %w", r.ID, err)
 	}
-	_, err = tx.Exec(ctx, addEventSQL, pgx.StrictNamedArgs{"run": r.ID, "at": at, "kind": "state", "text": string(r.State), "actor": r.Actor})
+	_, err = tx.Exec(ctx, addRunEventSQL, pgx.StrictNamedArgs{"run": r.ID, "at": at, "kind": "state", "text": string(r.State), "actor": r.Actor})
 	if err != nil {
 		return fmt.Errorf("add run %s: %w", r.ID, err)
 	}

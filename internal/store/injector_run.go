@@ -195,7 +195,7 @@ func (s *Store) Move(ctx context.Context, m injector.Move) error {
 		if m.Text != "" {
 			text += ": " + m.Text
 		}
-		_, err = tx.Exec(ctx, addEventSQL, pgx.StrictNamedArgs{"run": m.Run, "at": m.At, "kind": "state", "text": text, "actor": m.Actor})
+		_, err = tx.Exec(ctx, addRunEventSQL, pgx.StrictNamedArgs{"run": m.Run, "at": m.At, "kind": "state", "text": text, "actor": m.Actor})
 		return errors.Join(err, hint(ctx, tx))
 	})
 }
@@ -234,7 +234,7 @@ func (s *Store) StopAll(ctx context.Context, now time.Time, actor, reason string
 			return fmt.Errorf("stop all runs: %w", err)
 		}
 		for _, id := range ids {
-			_, err := tx.Exec(ctx, addEventSQL, pgx.StrictNamedArgs{"run": id, "at": now, "kind": "state", "text": "stopped: " + reason, "actor": actor})
+			_, err := tx.Exec(ctx, addRunEventSQL, pgx.StrictNamedArgs{"run": id, "at": now, "kind": "state", "text": "stopped: " + reason, "actor": actor})
 			if err != nil {
 				return fmt.Errorf("stop run %s: %w", id, err)
 			}
