@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,9 +11,11 @@ import (
 )
 
 // One statement for all rows: what hangs on the table then runs once a batch.
-// Histograms differ in length, which no array of arrays allows, so they come as
-// text. They are added as histogram_add does, which costs a third of the statement
-// when it is called a thousand times.
+// Histograms differ in length, which no array of arrays allows, so they come as one
+// list, and each row says which part of it is its own. They are added as
+// histogram_add does; calling it a thousand times would cost a third of the
+// statement. A histogram that is long even when packed, of latencies all over the
+// range, is packed every few times only.
 const addMinutesSQL = `
 insert into rollup_minute as m (service, env, route, upstream, experiment, at,
     good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
@@ -23,18 +24,18 @@ insert into rollup_minute as m (service, env, route, upstream, experiment, at,
 select service, env, route, upstream, experiment, at,
     good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
     dep_timeouts, dep_timeout_calls, over_limit, aborted_over, exchanges, attempts, retried, recovered, latency_us,
-    sampled, sample_var_good, sample_var_bad, limit_us, latency_max_us, hist::bigint[]
+    sampled, sample_var_good, sample_var_bad, limit_us, latency_max_us, (@bins::bigint[])[first_bin:last_bin]
 from unnest(@service::text[], @env::text[], @route::text[], @upstream::text[], @experiment::text[], @at::timestamptz[],
     @good::bigint[], @bad::bigint[], @neutral::bigint[], @throttled::bigint[], @aborted::bigint[],
     @synthetic::bigint[], @bad_local::bigint[], @degraded::bigint[], @chaos_good::bigint[], @chaos_bad::bigint[],
     @first_try_bad::bigint[], @dep_timeouts::bigint[], @dep_timeout_calls::bigint[], @over_limit::bigint[],
     @aborted_over::bigint[], @exchanges::bigint[], @attempts::bigint[], @retried::bigint[], @recovered::bigint[],
     @latency_us::bigint[], @sampled::bigint[], @sample_var_good::bigint[], @sample_var_bad::bigint[],
-    @limit_us::bigint[], @latency_max_us::bigint[], @hist::text[])
+    @limit_us::bigint[], @latency_max_us::bigint[], @first_bin::bigint[], @last_bin::bigint[])
     as r (service, env, route, upstream, experiment, at,
     good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
     dep_timeouts, dep_timeout_calls, over_limit, aborted_over, exchanges, attempts, retried, recovered, latency_us,
-    sampled, sample_var_good, sample_var_bad, limit_us, latency_max_us, hist)
+    sampled, sample_var_good, sample_var_bad, limit_us, latency_max_us, first_bin, last_bin)
 on conflict (service, env, route, upstream, experiment, at) do update set
     good = m.good + excluded.good, bad = m.bad + excluded.bad, neutral = m.neutral + excluded.neutral,
     throttled = m.throttled + excluded.throttled, aborted = m.aborted + excluded.aborted,
@@ -51,8 +52,8 @@ on conflict (service, env, route, upstream, experiment, at) do update set
     sample_var_bad = m.sample_var_bad + excluded.sample_var_bad,
     limit_us = case when m.limit_us = excluded.limit_us then m.limit_us else -1 end,
     latency_max_us = greatest(m.latency_max_us, excluded.latency_max_us),
-    hist = case when cardinality(m.hist) + cardinality(excluded.hist) <= 192 then m.hist || excluded.hist
-        else histogram_pack(m.hist || excluded.hist) end,
+    hist = case when cardinality(m.hist) + cardinality(excluded.hist) > case when cardinality(m.hist) <= 144 then 144 else 288 end
+        then histogram_pack(m.hist || excluded.hist) else m.hist || excluded.hist end,
     revision = m.revision + 1`
 
 const addRetriesSQL = `
@@ -128,6 +129,13 @@ func column[R, V any](rows []R, field func(*R) V) []V {
 func minuteArgs(rows []ingest.Row) pgx.StrictNamedArgs {
 	text := func(f func(*ingest.Row) string) []string { return column(rows, f) }
 	sum := func(f func(*ingest.Row) int64) []int64 { return column(rows, f) }
+	bins := []int64{} // nil would be null
+	first, last := make([]int64, len(rows)), make([]int64, len(rows))
+	for i := range rows { // a part that ends before it begins is empty
+		first[i] = int64(len(bins) + 1)
+		bins = append(bins, rows[i].Hist...)
+		last[i] = int64(len(bins))
+	}
 	return pgx.StrictNamedArgs{
 		"service":           text(func(r *ingest.Row) string { return r.Service }),
 		"env":               text(func(r *ingest.Row) string { return r.Env }),
@@ -160,7 +168,7 @@ func minuteArgs(rows []ingest.Row) pgx.StrictNamedArgs {
 		"sample_var_bad":    sum(func(r *ingest.Row) int64 { return r.VarBad }),
 		"limit_us":          sum(func(r *ingest.Row) int64 { return r.LimitUS }),
 		"latency_max_us":    sum(func(r *ingest.Row) int64 { return r.LatencyMaxUS }),
-		"hist":              text(func(r *ingest.Row) string { return arrayText(r.Hist) }),
+		"bins":              bins, "first_bin": first, "last_bin": last,
 	}
 }
 
@@ -210,17 +218,4 @@ func eventArgs(events []ingest.Event) pgx.StrictNamedArgs {
 		"request_id": text(func(e *ingest.Event) string { return e.RequestID }),
 		"body":       column(events, func(e *ingest.Event) json.RawMessage { return e.Body }),
 	}
-}
-
-// arrayText writes {1,2,3}.
-func arrayText(bins []int64) string {
-	b := make([]byte, 0, 2+2*len(bins))
-	b = append(b, '{')
-	for i, n := range bins {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, n, 10)
-	}
-	return string(append(b, '}'))
 }
