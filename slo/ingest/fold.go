@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"breakwater/internal/retrylog"
 )
@@ -24,9 +23,6 @@ const (
 // maxKept bounds the events one batch may keep: in an outage every exchange is
 // interesting, and the counts are in the rows anyway.
 const maxKept = 500
-
-// maxKey bounds a name, so that no row is too long for its index.
-const maxKey = 200
 
 // Fold adds up records as of now. limit is the latency beyond which an exchange
 // of a service and route counts as slow, 0 for none; nil means none anywhere.
@@ -383,22 +379,4 @@ func (f *folder) keep(line []byte, e Event) {
 	e.Service, e.Env, e.Gateway = clean(e.Service), clean(e.Env), clean(e.Gateway)
 	e.Experiment, e.RequestID = clean(e.Experiment), clean(e.RequestID)
 	f.out.Events = append(f.out.Events, e)
-}
-
-// clean makes a name that PostgreSQL takes: a single refused one would hold up
-// everything that comes after it. What it returns is a copy.
-func clean(s string) string {
-	if len(s) > maxKey {
-		s = s[:maxKey]
-		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
-		}
-		if r, _ := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && len(s) > 0 {
-			s = s[:len(s)-1]
-		}
-	}
-	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
-		return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
-	}
-	return strings.Clone(s)
 }
