@@ -29,7 +29,7 @@ func annotate(e conf.Entry, t *slo.Terms) {
 		case text == string(slo.ChaosExclude):
 			t.Chaos = slo.ChaosExclude
 		case capped && mode == string(slo.ChaosCap):
-			if ppm, ok := percent(limit); ok {
+			if ppm, ok := percent(limit); ok && ppm <= 1_000_000 {
 				t.Chaos, t.ChaosCapPPM = slo.ChaosCap, ppm
 				return
 			}
@@ -152,8 +152,12 @@ func percent(text string) (int64, bool) {
 		return 0, false
 	}
 	v, err := strconv.ParseInt(before+after+strings.Repeat("0", 4-len(after)), 10, 64)
-	return v, err == nil && v > 0 && v <= 1_000_000
+	return v, err == nil && v > 0 && v <= mostSpend
 }
+
+// mostSpend is the most a rule may let go, 999 %: over a whole window a budget can
+// be spent more than once.
+const mostSpend = 9_990_000
 
 // span reads 90m, 6h, 28d, 4w.
 func span(text string) (time.Duration, error) {

@@ -130,6 +130,10 @@ func (im *importer) alerts(n conf.Node, o *slo.Objective, t *slo.Terms) {
 			dropped(p, "AlertPolicy %s was refused; breakwater's own burn rules stand in its place", name)
 		}
 		for _, c := range conditions {
+			if c.threshold*int64(c.long/time.Minute) > 9990*int64(o.Window/time.Minute) {
+				dropped(p, "it waits until the budget is spent ten times")
+				continue
+			}
 			if c.long%(12*time.Minute) != 0 || c.long > o.Window {
 				dropped(p, "its window of %s must be whole minutes in each twelfth, and within the SLO's", slo.Span(c.long))
 				continue
@@ -143,5 +147,5 @@ func (im *importer) alerts(n conf.Node, o *slo.Objective, t *slo.Terms) {
 // nearest part per million, since that is what rules are kept in.
 func spend(rateMilli int64, long, window time.Duration) int64 {
 	minutes := int64(window / time.Minute)
-	return max((rateMilli*1000*int64(long/time.Minute)+minutes/2)/minutes, 1)
+	return min(max((rateMilli*1000*int64(long/time.Minute)+minutes/2)/minutes, 1), mostSpend)
 }

@@ -13,7 +13,7 @@ func (im *importer) generatorV1(m *conf.Map) {
 	im.alone(m.Node(), func() Imported {
 		service, feature, name := m.Need("service_name"), m.Get("feature_name"), m.Need("slo_name")
 		backend := m.Need("backend").Map()
-		i := im.generated(service, word(feature), name, word(m.Get("slo_description")), m.Need("slo_target"), backend.Get("method"), backend.Get("measurement"))
+		i := im.generated(service, word(feature), name, word(m.Get("slo_description")), m.Need("slo_target"), backend.Need("method"), backend.Need("measurement"))
 		for _, key := range []string{"class", "url", "project_id"} {
 			backend.Get(key)
 		}
@@ -32,7 +32,7 @@ func (im *importer) generatorV2(m *conf.Map) {
 		spec := m.Need("spec").Map()
 		m.Done()
 		service, name := tags.Need("service_name"), tags.Need("slo_name")
-		i := im.generated(service, word(tags.Get("feature_name")), name, word(spec.Get("description")), spec.Need("goal"), spec.Get("method"), spec.Get("service_level_indicator"))
+		i := im.generated(service, word(tags.Get("feature_name")), name, word(spec.Get("description")), spec.Need("goal"), spec.Need("method"), spec.Need("service_level_indicator"))
 		spec.Get("backend")
 		dropped(spec.Get("exporters"), "what is evaluated stands in breakwater's own API and metrics")
 		dropped(spec.Get("error_budget_policy"), "the policy of the files is taken for all")
@@ -46,8 +46,13 @@ func (im *importer) generated(service conf.Node, feature string, name conf.Node,
 	var i Imported
 	var t slo.Terms
 	o := &i.Objective
-	if !service.Present() || !name.Present() {
-		return i
+	for _, n := range []conf.Node{service, name} {
+		if word(n) == "" {
+			if n.Present() {
+				n.Errorf("must be a name, got %s", n.Got())
+			}
+			return i
+		}
 	}
 	o.Service = id(service, word(service))
 	o.ID = id(name, word(service), feature, word(name))
@@ -62,6 +67,10 @@ func (im *importer) generated(service conf.Node, feature string, name conf.Node,
 	name.Warnf("has no window of its own: taken as 28 d, the longest of slo-generator's steps").Coded(codeTaken)
 	text := measure.JSON()
 	switch word(method) {
+	case "":
+		if method.Present() {
+			method.Errorf("must be good_bad_ratio or distribution_cut, got %s", method.Got())
+		}
 	case "distribution_cut":
 		limit, ok := seconds(measure.Map().Need("threshold_bucket"))
 		if below, given := measure.Map().Get("good_below_threshold").Bool(true); given && !below {
@@ -109,8 +118,8 @@ func (im *importer) generatorConfig(m *conf.Map) {
 				dropped(n, "step %q does not alert: it is a rule for people, which the freeze policy states", word(name))
 				continue
 			}
-			if window%(12*time.Minute) != 0 || window > 28*day {
-				dropped(n, "a long window must be whole minutes in each twelfth")
+			if window%(12*time.Minute) != 0 || window > 28*day || rate*int64(window/time.Minute) > 9990*int64(28*day/time.Minute) {
+				dropped(n, "a long window must be whole minutes in each twelfth, and spend the budget less than ten times")
 				continue
 			}
 			severity := "ticket"
