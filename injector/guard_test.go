@@ -73,6 +73,58 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+func TestGuardOnTriesAndRadius(t *testing.T) {
+	course := func(tries, hits int64) []Point {
+		out := course(24, 100, 0)
+		for i := range out {
+			out[i].Attempts, out[i].Injected = tries, hits
+		}
+		return out
+	}
+	storm := scenario.Stop{Kind: scenario.StopAmplification, Service: "points", OverMilli: 1500, For: 30 * time.Second, MinBad: 10}
+	reached := storm
+	reached.Reached = true
+	floor := storm
+	floor.MinBad = 10_000
+	never := scenario.Stop{Kind: scenario.StopErrors, Service: "points", PPM: 1_000_000, For: 5 * time.Second, MinBad: 1_000_000}
+	narrow := scenario.Limits{AffectedMilli: 6000, Tenants: 3}
+	tests := []struct {
+		name    string
+		stop    scenario.Stop
+		limits  scenario.Limits
+		tries   int64
+		hits    int64
+		tenants int64
+		inject  time.Duration
+		want    Reason
+	}{
+		{"1.5 tries are not more than 1.5", storm, scenario.Limits{}, 150, 0, 0, time.Minute, ""},
+		{"and are at least 1.5", reached, scenario.Limits{}, 150, 0, 0, time.Minute, ByCondition},
+		{"1.51 are more", storm, scenario.Limits{}, 151, 0, 0, time.Minute, ByCondition},
+		{"not for long enough", storm, scenario.Limits{}, 300, 0, 0, 29 * time.Second, ""},
+		{"too few extra tries to be a storm", floor, scenario.Limits{}, 300, 0, 0, time.Minute, ""},
+		{"six hits a second are allowed", never, narrow, 100, 30, 3, time.Minute, ""},
+		{"more are not", never, narrow, 100, 31, 3, time.Minute, ByRadius},
+		{"a burst in the first seconds is none yet", never, narrow, 100, 31, 3, 9 * time.Second, ""},
+		{"a tenant too many", never, narrow, 100, 0, 4, time.Second, ByRadius},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sc := scenario.Scenario{Target: scenario.Target{Service: "points"}, Stop: []scenario.Stop{tt.stop}, Limits: tt.limits}
+			points := course(tt.tries, tt.hits)
+			v := View{Now: noon, Fresh: noon, Series: map[string][]Point{"points": points}, Hit: points, Tenants: tt.tenants,
+				Run: Run{InjectAt: noon.Add(-tt.inject), BaselineAt: noon.Add(-2 * tt.inject)}}
+			got, hit := Guard(sc, v)
+			if got.Reason != tt.want || hit != (tt.want != "") {
+				t.Errorf("got %q %s, want %q", got.Reason, got.Text, tt.want)
+			}
+		})
+	}
+	if stopVerdict(ByRadius) != Inconclusive || stopVerdict(ByTrouble) != Inconclusive {
+		t.Error("what happened to the drill fails the system")
+	}
+}
+
 func TestSpentLeavesOutWhatFailsAnyway(t *testing.T) {
 	sc := scenario.Scenario{Target: scenario.Target{Service: "points"}}
 	var order []Point
