@@ -263,3 +263,18 @@ func TestNamesThatAreAlikeOnceCleanAreOneRow(t *testing.T) {
 		seen[v.FacetKey] = true
 	}
 }
+
+// A limit that was changed within a minute leaves a count that means neither.
+func TestRowsHeldAgainstTwoLimitsSaySo(t *testing.T) {
+	limited := func(d time.Duration) Folded {
+		return Fold(records(with(answered(200), func(x *retrylog.Exchange) { x.LatencyUS = 250_000 })), noon, func(string, string) time.Duration { return d })
+	}
+	same := Sum(limited(200*time.Millisecond), limited(200*time.Millisecond)).Rows[0]
+	if same.LimitUS != 200_000 || same.OverLimit != 2 {
+		t.Errorf("one limit: %+v", same)
+	}
+	two := Sum(limited(200*time.Millisecond), limited(300*time.Millisecond), limited(200*time.Millisecond)).Rows[0]
+	if two.LimitUS != Mixed || two.Good != 3 || two.Hist.Bins().Count() != 3 {
+		t.Errorf("two limits: %+v", two)
+	}
+}
