@@ -6,10 +6,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 E2E := web/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint screenshots
+.PHONY: help build demo test check lint screenshots bench-ledger
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 build: ## build bin/breakwater
 	CGO_ENABLED=0 go build -trimpath -o bin/breakwater ./cmd/breakwater
@@ -36,6 +36,11 @@ lint: ## vet, staticcheck, known vulnerabilities
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	@.ci/vuln
+
+bench-ledger: ## budgets over 43,200,000 minute rows, and the rates of ingest; some 30 minutes
+	@.ci/need postgresql
+	go test -run '^$$' -bench 'BudgetOfAMonth|BenchmarkIngest' -slo.routes 1000 -timeout 90m ./internal/store
+	go test -run '^$$' -bench ParseAndFold -cpu 1 ./slo/ingest
 
 # After three minutes a drill is over and a service is frozen: every page has something to show.
 screenshots: ## pictures of every page into web/e2e/shots
