@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"breakwater/gateway/config"
 	"breakwater/injector"
 	"breakwater/injector/scenario"
 	"breakwater/internal/auth"
@@ -66,29 +65,6 @@ func (c *control) importDocuments(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("import scenarios and game days: %w", err)
 	}
 	return nil
-}
-
-// preflight tells the injector what the documents and budgets say of a target.
-func (c *control) preflight(_ context.Context, sc scenario.Scenario) scenario.Facts {
-	facts := scenario.Facts{TargetPPB: map[string]int64{}}
-	for _, s := range c.slo.Statuses() {
-		facts.TargetPPB[s.Objective.Service] = s.Objective.TargetPPB
-	}
-	files, err := conf.Load(c.set.config)
-	if err != nil {
-		return facts // without documents nothing is known of timeouts
-	}
-	var mistakes conf.Log
-	for _, r := range config.Parse(files, &mistakes).Routes {
-		if r.Service != sc.Target.Service {
-			continue
-		}
-		if r.Retry.PerTry > facts.PerTry {
-			facts.PerTry = r.Retry.PerTry
-		}
-		facts.Retries = max(facts.Retries, r.Retry.MaxRetries)
-	}
-	return facts
 }
 
 // budgets answers the injector from the evaluation that everybody sees.

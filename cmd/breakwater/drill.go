@@ -25,8 +25,8 @@ type drill struct {
 }
 
 func newExperiment(io streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "experiment", Short: "list, start, show and abort experiments"}
-	cmd.AddCommand(experimentLs(io), experimentRun(io), experimentShow(io), experimentAbort(io))
+	cmd := &cobra.Command{Use: "experiment", Short: "list, preview, start, show and abort experiments"}
+	cmd.AddCommand(experimentLs(io), experimentPreview(io), experimentRun(io), experimentShow(io), experimentAbort(io))
 	return cmd
 }
 
