@@ -58,7 +58,7 @@ func TestUsageErrors(t *testing.T) {
 		{"experiment shwo --token x", "did you mean show?"},
 		{"experiment ls --bogus", "unknown flag"},
 		{"token bogus", "must be create, ls or revoke"},
-		{"slo bogus", "must be backtest, correct, ls, recompute, rules, show or why"},
+		{"slo bogus", "must be backtest, correct, export, import, ls, recompute, report, rules, show or why"},
 		{"audit bogus", "must be verify"},
 		{"gameday", "must be ls"},
 		{"completion bogus", `unknown verb "bogus"`},

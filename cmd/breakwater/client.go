@@ -17,7 +17,8 @@ import (
 // maxReply bounds what a verb reads of control's answer.
 const maxReply = 16 << 20
 
-// call asks control for path and decodes the answer into out, which may be nil.
+// call asks control for path and decodes the answer into out, which may be nil,
+// or a *[]byte for the answer as it is.
 // Where control does not do it, refusedCode says with which code the verb ends.
 func (s *settings) call(ctx context.Context, method, path string, body, out any) error {
 	var payload io.Reader
@@ -56,6 +57,10 @@ func (s *settings) call(ctx context.Context, method, path string, body, out any)
 		return exit(refusedCode(res.StatusCode), fmt.Errorf("control at %s %s: %s", s.baseURL(), refusal(res), problemText(reply)))
 	}
 	if out == nil {
+		return nil
+	}
+	if text, ok := out.(*[]byte); ok { // not JSON
+		*text = reply
 		return nil
 	}
 	if err := json.Unmarshal(reply, out); err != nil {

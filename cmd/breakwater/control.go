@@ -193,6 +193,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work.Go(func() error { return c.slo.Run(wctx) })
 		work.Go(func() error { return c.engine.Run(wctx) })
 		work.Go(func() error { return c.keep(wctx) })
+		work.Go(func() error { return c.watchHealth(wctx) })
 		return work.Wait()
 	})
 	return g.Wait()

@@ -65,6 +65,8 @@ func TestRoutesAreGuarded(t *testing.T) {
 		"GET /api/v1/slos/{id}/attribution":     "viewer",
 		"GET /api/v1/slos/{id}/backtest":        "viewer",
 		"GET /api/v1/slos/{id}/revisions":       "viewer",
+		"GET /api/v1/health-scores":             "viewer",
+		"GET /api/v1/reports/budget":            "viewer",
 		"GET /api/v1/slos/{id}/corrections":     "viewer",
 		"POST /api/v1/slos/{id}/corrections":    "operator",
 		"POST /api/v1/slos/{id}/recompute":      "operator",

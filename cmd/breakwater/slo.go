@@ -15,7 +15,8 @@ import (
 
 func newSLO(io streams) *cobra.Command {
 	cmd := &cobra.Command{Use: "slo", Short: "list SLOs, explain their numbers, look back and correct"}
-	cmd.AddCommand(sloLs(io), sloShow(io), sloRules(io), sloWhy(io), sloBacktest(io), sloRecompute(io), sloCorrect(io))
+	cmd.AddCommand(sloLs(io), sloShow(io), sloRules(io), sloWhy(io), sloBacktest(io), sloRecompute(io), sloCorrect(io),
+		sloImport(io), sloExport(io), sloReport(io))
 	return cmd
 }
 
@@ -143,10 +144,17 @@ func sloShow(io streams) *cobra.Command {
 
 func sloRules(io streams) *cobra.Command {
 	var one oneSLO
+	var from []string
 	cmd := &cobra.Command{
-		Use: "rules ID", Short: "the burn rules of one SLO, and what each is worth",
-		Example: "  breakwater slo rules order-availability", Args: cobra.ExactArgs(1),
+		Use: "rules ID...", Short: "the burn rules of one SLO, and what each is worth; -o prometheus writes those of several as a file",
+		Example: "  breakwater slo rules order-availability\n  breakwater slo rules -o prometheus > rules.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if one.output == "prometheus" {
+				return writeRules(cmd, io, &promiseSource{set: one.set, from: from}, args)
+			}
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return exit(exitUsage, err)
+			}
 			var s report.SLO
 			if done, err := one.ask(cmd, io, http.MethodGet, args[0], "", nil, nil, &s); done {
 				return err
@@ -164,5 +172,7 @@ func sloRules(io streams) *cobra.Command {
 		},
 	}
 	one.flags(cmd)
+	cmd.Flags().Lookup("output").Usage = "table, json or prometheus"
+	cmd.Flags().StringArrayVar(&from, "from", nil, "with -o prometheus: file or directory of documents, instead of asking control")
 	return cmd
 }
