@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	batchLines = 2000
-	batchBytes = 1 << 20
+	batchLines = 10_000
+	batchBytes = 5 << 20
 	// sendTimeout bounds one try. Control answers within a second or is ill.
 	sendTimeout = 10 * time.Second
 	// mostRefusals is how often control may call a batch wrong before its lines go aside.
