@@ -13,9 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"breakwater/gateway/plan"
 	"breakwater/injector"
 	"breakwater/internal/pgtest"
+	"breakwater/internal/retrylog"
 	"breakwater/internal/store"
 )
 
@@ -27,13 +31,51 @@ var _ injector.Ledger = (*store.Store)(nil)
 type drill struct {
 	*store.Store
 	t  *testing.T
+	db *pgxpool.Pool
 	mu sync.Mutex
 	at time.Time
 }
 
 func newDrill(t *testing.T) *drill {
 	t.Helper()
-	return &drill{Store: store.New(pgtest.Pool(t)), t: t, at: time.Date(2026, 3, 3, 10, 0, 0, 0, time.UTC)}
+	db := pgtest.Pool(t)
+	return &drill{Store: store.New(db), t: t, db: db, at: time.Date(2026, 3, 3, 10, 0, 0, 0, time.UTC)}
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// keep puts a record into the ledger as ingest would.
+func (d *drill) keep(service, kind, run, request string, at time.Time, r retrylog.Record) {
+	d.t.Helper()
+	_, err := d.db.Exec(d.t.Context(), `
+insert into event (service, env, at, kind, gateway, experiment, request_id, body)
+values (@service, 'test', @at, @kind, 'gw', @run, @request, @body::jsonb)`, pgx.StrictNamedArgs{
+		"service": service, "at": at, "kind": kind, "run": run, "request": request, "body": string(retrylog.AppendRecord(nil, &r))})
+	d.must(err)
+}
+
+// turn is a change of a breaker, as a gateway reports it.
+func (d *drill) turn(service, gateway, endpoint string, at time.Time, from, to string) {
+	d.t.Helper()
+	d.keep(service, "transition", "", "", at, retrylog.Record{Transition: &retrylog.Transition{
+		At: at, Gateway: gateway, Env: "test", Policy: "breaker", Service: service, Endpoint: endpoint, From: from, To: to, Reason: "test"}})
+}
+
+// touched is a request that a run's fault hit.
+func (d *drill) touched(run, request, fault string) {
+	d.t.Helper()
+	d.keep("points", "exchange", run, request, d.at, retrylog.Record{Exchange: &retrylog.Exchange{
+		Count: 1, RequestID: request, Start: d.at, End: d.at, Gateway: "gw", Env: "test", Service: "points", Route: "deduct", Status: 503,
+		Outcome: retrylog.UpstreamFailure, Origin: "upstream", Experiment: run, Tries: []retrylog.Try{{Endpoint: "a:1", Status: 503, Fault: fault}}}})
+}
+
+// heard says how far a gateway's events reach.
+func (d *drill) heard(gateway string, at time.Time) {
+	d.t.Helper()
+	_, err := d.db.Exec(d.t.Context(), `
+insert into gateway (env, gateway, boot, seq, until_at, stopped, last_ack) values ('test', @gateway, 'b', 1, @at, false, @at)
+on conflict (env, gateway) do update set until_at = excluded.until_at`, pgx.StrictNamedArgs{"gateway": gateway, "at": at})
+	d.must(err)
 }
 
 // Now is the clock of the world; it stands in for the database's.
@@ -82,6 +124,8 @@ type gateway struct {
 	tallies         map[string]*plan.Tally
 	refuse          string
 	halted          bool
+	config          string
+	degrades        bool  // all that points answers comes from a fallback
 	perPoll, badPer int64 // requests of each service a poll, and how many of them fail while injected
 }
 
@@ -104,6 +148,9 @@ func (g *gateway) serve() {
 	for _, s := range services {
 		t := g.tally("", s)
 		t.Good += g.perPoll
+		if g.degrades && s == "points" {
+			t.Degraded += g.perPoll
+		}
 	}
 	for _, f := range g.plan.Faults {
 		if !slices.Contains(services, f.Fault.Target.Service) {
@@ -120,7 +167,7 @@ func (g *gateway) serve() {
 }
 
 func (g *gateway) receipt() plan.Receipt {
-	r := plan.Receipt{Gateway: g.name, Boot: g.boot, Epoch: g.plan.Epoch, Revision: g.plan.Revision, Halted: g.halted}
+	r := plan.Receipt{Gateway: g.name, Boot: g.boot, Epoch: g.plan.Epoch, Revision: g.plan.Revision, Halted: g.halted, ConfigHash: g.config}
 	for _, f := range g.plan.Faults {
 		a := plan.Armed{Run: f.Fault.Run, Fault: f.Fault.ID, Hash: f.Hash, PPM: f.Fault.PPM, Reason: g.refuse}
 		if g.refuse != "" {
