@@ -1,14 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"breakwater/slo/openslo"
-
 	"breakwater/internal/conf"
+	"breakwater/slo"
+	"breakwater/slo/openslo"
 )
 
 const scoresJSON = `{"health_scores":[{"upstream":"points","env":"prod","state":"scored","score_ppm":525100,"healthy":false,"confident":true,"alarm":true,
@@ -83,4 +84,53 @@ func TestSLOImportAndExport(t *testing.T) {
 		t.Errorf("slo report: %+v", report)
 	}
 	verb(t, "", "slo", "report", "-o", "pdf").want(t, exitUsage)
+}
+
+// The samples of docs/slo-import.md and docs/health.md are what they say.
+func TestSamplesOfImportAndHealthPages(t *testing.T) {
+	page, err := os.ReadFile("../../docs/slo-import.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	sample, _, _ := strings.Cut(rest, "```")
+	got := verb(t, sample, "slo", "import", "-", "-o", "table")
+	got.want(t, exitOK)
+	if !strings.Contains(got.out, "shop-availability  shop     99.9    30d") {
+		t.Errorf("the sample gives\n%s", got.out)
+	}
+	for note := range strings.SplitSeq(string(page), "\n") {
+		name, value, ok := strings.Cut(note, "` | `")
+		key, isNote := strings.CutPrefix(name, "| `breakwater/")
+		if !ok || !isNote || key == "planned-events" { // which needs a calendar
+			continue
+		}
+		value, _, _ = strings.Cut(value, "`")
+		text := "apiVersion: openslo/v1\nkind: SLO\nmetadata:\n  name: a\n  annotations: {breakwater/" + key + ": \"" + value + "\"}\nspec:\n  service: s\n" +
+			"  indicator: {spec: {ratioMetric: {good: {metricSource: {type: breakwater, spec: {class: good}}}, total: {metricSource: {type: breakwater, spec: {class: valid}}}}}}\n" +
+			"  timeWindow: [{duration: 30d, isRolling: true}]\n  budgetingMethod: Occurrences\n  objectives: [{target: 0.999}]\n"
+		var log conf.Log
+		if openslo.Parse(conf.File{Name: key, Data: []byte(text)}, &log); log.Err() != nil {
+			t.Errorf("breakwater/%s: %v", key, log.Err())
+		}
+	}
+	page, err = os.ReadFile("../../docs/health.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.SplitSeq(string(page), "\n") {
+		var c slo.HealthCounts
+		var h string
+		if n, _ := fmt.Sscanf(line, "| %d | %d | %d | %d | %d | %s |", &c.Requests, &c.Retried, &c.Retries, &c.Recovered, &c.Failed, &h); n < 6 {
+			continue
+		}
+		rows++
+		if s := c.Score(); fmt.Sprintf("%d.%04d", s.PPM/1_000_000, (s.PPM%1_000_000+50)/100) != h {
+			t.Errorf("%s: scores %d", line, s.PPM)
+		}
+	}
+	if rows != 4 {
+		t.Errorf("%d rows of scores", rows)
+	}
 }

@@ -129,10 +129,16 @@ func saved(p ReviewPromise) string {
 
 // moved is how the promise's own budget changed over the period.
 func moved(p ReviewPromise) string {
-	if p.Start.RemainingPPM == nil || p.End.RemainingPPM == nil {
+	left := func(b Budget) string {
+		if b.RemainingPPM == nil {
+			return "no data"
+		}
+		return slo.Percent(*b.RemainingPPM)
+	}
+	if p.Start.RemainingPPM == nil && p.End.RemainingPPM == nil {
 		return "no data"
 	}
-	return slo.Percent(*p.Start.RemainingPPM) + " → " + slo.Percent(*p.End.RemainingPPM)
+	return left(p.Start) + " → " + left(p.End)
 }
 
 func causeWords(p Portion) string {
