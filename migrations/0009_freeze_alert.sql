@@ -167,3 +167,15 @@ create table webhook_seen (
 );
 
 create index webhook_seen_at on webhook_seen (at);
+
+-- What an address of an upstream is called, by the configuration that was served:
+-- failures gather in racks and instances, while minutes know addresses.
+create table endpoint_label (
+    env      text        not null,
+    address  text        not null,
+    upstream text        not null,
+    instance text        not null,
+    rack     text        not null,
+    at       timestamptz not null,
+    primary key (env, address)
+);
