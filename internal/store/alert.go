@@ -44,15 +44,16 @@ const reopenable = 2 * time.Hour
 // Alerting lets step decide, and keeps what it decides. Where another control is at
 // it, nothing is done: its look is as good as ours.
 func (s *Store) Alerting(ctx context.Context, now time.Time, step func(alert.State, []alert.Symptom) alert.Outcome, notes []alert.Jotting) error {
+	// Before the transaction, or Evidence, which has one of its own, would not see it.
+	for _, note := range []string{noteLabelsSQL, noteConfigsSQL} {
+		if _, err := s.db.Exec(ctx, note); err != nil {
+			return fmt.Errorf("note what was configured: %w", err)
+		}
+	}
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var mine bool
 		if err := tx.QueryRow(ctx, tryAlertSQL, pgx.StrictNamedArgs{"lock": int64(alertLock)}).Scan(&mine); err != nil || !mine {
 			return err
-		}
-		for _, note := range []string{noteLabelsSQL, noteConfigsSQL} {
-			if _, err := tx.Exec(ctx, note); err != nil {
-				return err
-			}
 		}
 		state, facts, err := remember(ctx, tx, now)
 		if err != nil {

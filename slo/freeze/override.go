@@ -126,10 +126,10 @@ func (o Override) Covers(ref string, now time.Time) error {
 		return refuse(CodeSelfApproval, "Override %s was granted by who asked for it.", o.ID)
 	case !now.Before(o.ExpiresAt):
 		return refuse(CodeExpired, "Override %s expired at %s.", o.ID, o.ExpiresAt.UTC().Format(time.RFC3339))
-	case ref != o.Ref:
-		return refuse(CodeOtherRef, "Override %s is for %.64q alone.", o.ID, o.Ref)
 	case o.Used >= o.MaxUses:
 		return refuse(CodeUsedUp, "Override %s was used %d times, as often as was granted.", o.ID, o.Used)
+	case ref != o.Ref:
+		return refuse(CodeOtherRef, "Override %s is for %.64q alone.", o.ID, o.Ref)
 	}
 	return nil
 }
