@@ -13,6 +13,8 @@ import (
 // Config is what an Evaluator needs.
 type Config struct {
 	Policy Policy        // zero: DefaultPolicy
+	// PolicyFor is the policy of one service in one environment; nil: Policy for all.
+	PolicyFor func(service, env string) Policy
 	Every  time.Duration // of Run; zero: a second
 	// Whole is how often coverage and forecasts are made anew; zero: 30 s.
 	Whole time.Duration
@@ -74,8 +76,15 @@ func NewEvaluator(ledger Ledger, cfg Config) *Evaluator {
 	return &Evaluator{ledger: ledger, cfg: cfg, slow: map[key]slow{}}
 }
 
-// Policy is the freeze policy in force.
+// Policy is the freeze policy of who has none of their own.
 func (e *Evaluator) Policy() Policy { return e.cfg.Policy }
+
+func (e *Evaluator) policyFor(service, env string) Policy {
+	if e.cfg.PolicyFor == nil {
+		return e.cfg.Policy
+	}
+	return e.cfg.PolicyFor(service, env)
+}
 
 // Statuses returns the last good evaluation, by service and objective. Each
 // Status says when it was made and until when its data reaches; with the ledger
@@ -230,11 +239,12 @@ func (e *Evaluator) weigh(ctx context.Context, m Measured, now time.Time) (Statu
 	known := e.slow[keyOf(m)]
 	m.Reported = known.reported
 	o, r := m.Objective, read(m)
+	policy := e.policyFor(o.Service, m.Env)
 	sight := r.measurement(known.coverage)
-	next := Next(e.cfg.Policy, m.State, sight, now)
+	next := Next(policy, m.State, sight, now)
 	s := Status{
 		Objective: o, Env: m.Env, At: now, DataUntil: m.DataUntil, From: r.frame.Running.From, To: r.frame.End,
-		Budget: r.budget(), CoveragePPM: known.coverage, Blind: e.cfg.Policy.Blind(sight),
+		Budget: r.budget(), CoveragePPM: known.coverage, Blind: policy.Blind(sight),
 		Level: next.Level, Measured: next.Measured, Since: next.Since, Reason: next.Reason,
 		FrozenAt: next.FrozenAt, GoodSince: next.GoodSince, Corrections: m.Corrections,
 	}
@@ -296,7 +306,7 @@ func (e *Evaluator) thaw(ctx context.Context, m Measured, r reading, known *slow
 	}
 	pace := PaceOf(r.hours(known.hours), r.frame.Running.To.Add(-min(24*time.Hour, m.Objective.Window)), r.frame.Running.To)
 	pace.Bad = 0
-	known.thawAt, known.thawFor = thawAt(e.cfg.Policy, m.Objective, s, r.walk(m, slots, pace, now), now), s
+	known.thawAt, known.thawFor = thawAt(e.policyFor(m.Objective.Service, m.Env), m.Objective, s, r.walk(m, slots, pace, now), now), s
 	return known.thawAt, nil
 }
 
