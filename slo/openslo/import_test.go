@@ -331,3 +331,46 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// What a matcher lists is good or bad by which query it stands in and whether it is
+// negated; each severity is switched off by itself.
+func TestImportTellsGoodFromBad(t *testing.T) {
+	sloth := func(query, alerting string) Imported {
+		t.Helper()
+		text := "version: prometheus/v1\nservice: s\nslos:\n  - name: a\n    objective: 99\n    sli:\n      events:\n        error_query: " + query +
+			"\n        total_query: sum(rate(x[{{.window}}]))\n    alerting: " + alerting + "\n"
+		log := &conf.Log{}
+		im := Read([]conf.File{{Name: "a.yaml", Data: []byte(text)}}, log)
+		if log.Err() != nil || len(im.Objectives) != 1 {
+			t.Fatal(log.Err())
+		}
+		return im.Objectives[0]
+	}
+	for query, throttled := range map[string]bool{
+		`sum(rate(x{code=~"5..|429"}[{{.window}}]))`: true,
+		`sum(rate(x{code=~"5.."}[{{.window}}]))`:     false,
+		`sum(rate(x{code!~"2..|429"}[{{.window}}]))`: false, // 429 is no failure there
+	} {
+		o := sloth(query, "{}").Objective
+		if got := o.Spec().Indicator.Kind == slo.RatioOf; got != throttled {
+			t.Errorf("%s: counts 429 as bad: %v", query, got)
+		}
+	}
+	for alerting, want := range map[string]string{
+		"{page_alert: {disable: true}}":                                  "ticket",
+		"{ticket_alert: {disable: true}}":                                "page",
+		"{page_alert: {disable: true}, ticket_alert: {disable: true}}":   "",
+		"{page_alert: {disable: false}, ticket_alert: {disable: false}}": "page ticket",
+	} {
+		o := sloth(`sum(rate(x{code=~"5.."}[{{.window}}]))`, alerting).Objective
+		var got []string
+		for _, p := range o.Rules() {
+			if !slices.Contains(got, p.Severity) {
+				got = append(got, p.Severity)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: alerts by %v, want %q", alerting, got, want)
+		}
+	}
+}
