@@ -169,7 +169,7 @@ func faultStats(t *fault.Table, now time.Time) any {
 	if seen == nil {
 		seen = []fault.Tally{}
 	}
-	return map[string]any{"armed": armed, "tallies": seen}
+	return map[string]any{"armed": armed, "tallies": seen, "missed": t.Missed(), "asleep": t.Asleep()}
 }
 
 func reply(w http.ResponseWriter, status int, v any) {

@@ -3,10 +3,10 @@ package fault
 import (
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"breakwater/gateway/exchange"
 )
@@ -56,8 +56,9 @@ func (i *injector) end(x *exchange.Exchange, d *due, c *cell) error {
 	return &exchange.UpstreamError{Kind: exchange.ResetBeforeFirst, Endpoint: x.Endpoint, Err: why}
 }
 
-// swallow waits until somebody gives up on x. When the fault goes first, x goes
-// on to the upstream: nobody waits for a fault that is over.
+// swallow waits until somebody gives up on x, and no longer than any fault may make
+// it wait: then the connection is lost. When the fault goes first, x goes on to the
+// upstream: nobody waits for a fault that is over.
 func (i *injector) swallow(x *exchange.Exchange, d *due, c *cell) error {
 	if !i.table.enter() {
 		i.table.missed.Add(1)
@@ -65,7 +66,7 @@ func (i *injector) swallow(x *exchange.Exchange, d *due, c *cell) error {
 	}
 	began := clock()
 	i.touch(x, d, c)
-	_, err := i.sleep(x, c, math.MaxInt64/4)
+	whole, err := i.sleep(x, c, time.Duration(i.table.longest.Load()))
 	i.table.leave()
 	if try := x.Try(); try != nil {
 		try.ActualUS += clock().Sub(began).Microseconds()
@@ -73,6 +74,9 @@ func (i *injector) swallow(x *exchange.Exchange, d *due, c *cell) error {
 	}
 	if err != nil {
 		return err
+	}
+	if whole {
+		return &exchange.UpstreamError{Kind: exchange.ResetBeforeFirst, Endpoint: x.Endpoint, Err: errDropped}
 	}
 	return i.next.Serve(x)
 }

@@ -130,6 +130,12 @@ func TestBlackholeHoldsUntilItsTimeOrItsEnd(t *testing.T) {
 		if ue, ok := errors.AsType[*exchange.UpstreamError](err); !ok || ue.Kind != exchange.TryTimeout || time.Since(began) != 2*time.Second || up.calls != 0 {
 			t.Errorf("%v after %v, %d calls", err, time.Since(began), up.calls)
 		}
+		x, began = try("r"), time.Now() // no deadline: the cap of latencies ends it
+		tab.SetCaps(Caps{MaxLatency: 5 * time.Second})
+		err = exchange.Chain(up, Layer(tab, Site{Service: "points"})).Serve(x)
+		if ue, ok := errors.AsType[*exchange.UpstreamError](err); !ok || ue.Kind != exchange.ResetBeforeFirst || time.Since(began) != 5*time.Second || up.calls != 0 {
+			t.Errorf("%v after %v, %d calls", err, time.Since(began), up.calls)
+		}
 		x = try("r")
 		go func() {
 			time.Sleep(time.Second)

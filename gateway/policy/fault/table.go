@@ -57,12 +57,13 @@ type Tally struct {
 // With nothing armed a try pays for one atomic load. Everything here is memory:
 // a process that restarts has no faults.
 type Table struct {
-	base   time.Time // leases are compared on the monotonic clock, from here
-	live   atomic.Pointer[snapshot]
-	sleeps atomic.Int64 // tries asleep now
-	most   atomic.Int64 // how many may be
-	missed atomic.Int64 // faults due that were not injected, for want of room
-	alarm  exchange.Alarm
+	base    time.Time // leases are compared on the monotonic clock, from here
+	live    atomic.Pointer[snapshot]
+	sleeps  atomic.Int64 // tries asleep now
+	most    atomic.Int64 // how many may be
+	longest atomic.Int64 // nanoseconds that one may sleep
+	missed  atomic.Int64 // faults due that were not injected, for want of room
+	alarm   exchange.Alarm
 
 	mu     sync.Mutex
 	caps   Caps
@@ -146,6 +147,7 @@ func (t *Table) SetCaps(caps Caps) {
 	defer t.mu.Unlock()
 	t.caps = caps.filled()
 	t.most.Store(t.caps.MaxSleeps)
+	t.longest.Store(int64(t.caps.MaxLatency))
 	next, gone := newSnapshot(), []*cell(nil)
 	for _, c := range t.cells() {
 		if t.beyond(&c.Fault, next.all()) != "" {
@@ -313,6 +315,9 @@ func (t *Table) Tallies() []Tally {
 // Missed counts faults that were due and not injected, since too many tries were
 // asleep already.
 func (t *Table) Missed() int64 { return t.missed.Load() }
+
+// Asleep counts the tries that a fault holds now.
+func (t *Table) Asleep() int64 { return t.sleeps.Load() }
 
 func (t *Table) since(now time.Time) int64 { return int64(now.Sub(t.base)) }
 
