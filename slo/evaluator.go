@@ -12,10 +12,10 @@ import (
 
 // Config is what an Evaluator needs.
 type Config struct {
-	Policy Policy        // zero: DefaultPolicy
+	Policy Policy // zero: DefaultPolicy
 	// PolicyFor is the policy of one service in one environment; nil: Policy for all.
 	PolicyFor func(service, env string) Policy
-	Every  time.Duration // of Run; zero: a second
+	Every     time.Duration // of Run; zero: a second
 	// Whole is how often coverage and forecasts are made anew; zero: 30 s.
 	Whole time.Duration
 	Log   *slog.Logger // nil: none
