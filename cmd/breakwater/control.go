@@ -64,19 +64,21 @@ func newControl(io streams) *cobra.Command {
 
 // control is the role as it runs.
 type control struct {
-	set     settings
-	opt     controlOptions
-	log     *slog.Logger
-	io      streams
-	db      *pgxpool.Pool
-	store   *store.Store
-	guard   *auth.Guard
-	slo     *slo.Evaluator
-	gate    *gate.Gate
-	engine  *injector.Engine
-	pages   *web.Server
-	ingest  *ingest.Handler
-	metrics *prometheus.Registry
+	set   settings
+	opt   controlOptions
+	log   *slog.Logger
+	io    streams
+	db    *pgxpool.Pool
+	store *store.Store
+	guard *auth.Guard
+	slo   *slo.Evaluator
+	gate  *gate.Gate
+	// releases are the freezes, and the incidents people are told of.
+	releases releases
+	engine   *injector.Engine
+	pages    *web.Server
+	ingest   *ingest.Handler
+	metrics  *prometheus.Registry
 	// ready is set once the schema is there and the first tokens are made.
 	ready atomic.Bool
 }
@@ -133,9 +135,11 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		return exit(exitUsage, fmt.Errorf("--open-loopback: must go with a loopback address, got %s", l.Addr()))
 	}
 	c.guard = auth.New(auth.Config{Tokens: c.store, Audit: c.store, Hosts: c.opt.hosts, OpenLoopback: c.opt.openLoopback, Log: c.log})
-	c.slo = slo.NewEvaluator(c.store, slo.Config{Log: c.log})
+	c.releases = c.newReleases(func() []slo.Status { return c.slo.Statuses() })
+	c.slo = slo.NewEvaluator(c.store, slo.Config{Log: c.log,
+		PolicyFor: func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }})
 	c.metrics.MustRegister(report.NewMetrics(c.slo))
-	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Log: c.log})
+	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Book: c.releases.book, Log: c.log})
 	c.ingest = ingest.New(ingest.Config{Store: c.store, Limit: c.slo.Limit, Log: c.log, Metrics: c.metrics,
 		Audit: func(ctx context.Context, action, object, detail string) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: auth.From(ctx).Name, Action: action, Object: object, Detail: detail})
@@ -150,7 +154,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		Preflight: c.preflight,
 	})
 	pages, err := web.New(web.Config{
-		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo}, Env: c.set.env, Zone: zone,
+		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo, c.releases.book}, Env: c.set.env, Zone: zone,
 		MayLift: func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Operator) },
 		Hosts:   c.opt.hosts, Actor: func(r *http.Request) string { return auth.From(r.Context()).Name }, Log: c.log,
 	})
@@ -192,6 +196,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work, wctx := errgroup.WithContext(gctx)
 		work.Go(func() error { return c.slo.Run(wctx) })
 		work.Go(func() error { return c.engine.Run(wctx) })
+		work.Go(func() error { return c.releases.run(wctx) })
 		work.Go(func() error { return c.keep(wctx) })
 		work.Go(func() error { return c.watchHealth(wctx) })
 		return work.Wait()

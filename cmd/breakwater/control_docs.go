@@ -13,6 +13,7 @@ import (
 	"breakwater/internal/retrylog"
 	"breakwater/internal/store"
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 	"breakwater/slo/openslo"
 )
@@ -38,6 +39,7 @@ func (c *control) importDocuments(ctx context.Context, now time.Time) error {
 	}); err != nil {
 		return fmt.Errorf("import the documents: %w", err)
 	}
+	c.releases.documents(files, func(msg string, err error) { c.log.Error(msg, "err", err) })
 	var mistakes conf.Log
 	var objectives []slo.Objective
 	for _, f := range files {
@@ -125,8 +127,12 @@ func (l pageLedger) Recent(ctx context.Context, service string, n int) ([]retryl
 
 // pageGate is the gate as pages see it: decided the same way, but not kept,
 // since looking is no question of a pipeline.
-type pageGate struct{ slo *slo.Evaluator }
+type pageGate struct {
+	slo  *slo.Evaluator
+	book *freeze.Book
+}
 
 func (g pageGate) Decide(_ context.Context, service string) (gate.Decision, error) {
-	return gate.Decide(gate.Request{Service: service, Kind: gate.Feature}, g.slo.Statuses(), gate.DefaultPolicy(), time.Now()), nil
+	facts := gate.Facts{Statuses: g.slo.Statuses(), Known: g.book.Known()}
+	return gate.Judge(gate.Request{Service: service, Kind: gate.Feature}, facts, time.Now()), nil
 }

@@ -46,6 +46,7 @@ func (c *control) routes() chi.Router {
 			r.With(asks).Method(http.MethodGet, pattern, budgets)
 		}
 		c.sloRoutes(r)
+		c.freezeRoutes(r)
 		c.healthRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})

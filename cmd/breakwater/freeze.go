@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"breakwater/slo/freeze"
+)
+
+func newFreeze(io streams) *cobra.Command {
+	cmd := &cobra.Command{Use: "freeze", Short: "list freezes, freeze by hand, ask for and grant overrides"}
+	cmd.AddCommand(freezeLs(io), freezeOn(io), freezeOff(io), freezeOverride(io), freezeGrant(io), freezeRevoke(io), freezeAttest(io))
+	return cmd
+}
+
+// asker are the flags of a verb that asks control and prints what it says.
+type asker struct {
+	set    settings
+	output string
+}
+
+func (a *asker) flags(cmd *cobra.Command) {
+	a.set.clientFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&a.output, "output", "o", "table", "table or json")
+}
+
+// ask calls control and decodes the answer; done: it was printed as JSON.
+func (a *asker) ask(cmd *cobra.Command, io streams, method, path string, body, into any) (done bool, err error) {
+	if err := checkOutput(a.output); err != nil {
+		return true, err
+	}
+	var reply json.RawMessage
+	if err := a.set.call(cmd.Context(), method, path, body, &reply); err != nil {
+		return true, err
+	}
+	if a.output == "json" {
+		return true, fail(printJSON(io.out, reply))
+	}
+	if err := json.Unmarshal(reply, into); err != nil {
+		return true, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+	}
+	return false, nil
+}
+
+func freezeLs(io streams) *cobra.Command {
+	var a asker
+	var all bool
+	cmd := &cobra.Command{
+		Use: "ls [SERVICE]", Short: "list what is frozen, by budget or by hand, and its overrides", Example: "  breakwater freeze ls", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := url.Values{}
+			if len(args) == 1 {
+				q.Set("service", args[0])
+			}
+			if all {
+				q.Set("all", "1")
+			}
+			var list struct{ Freezes []freeze.Freeze }
+			if done, err := a.ask(cmd, io, http.MethodGet, "/api/v1/freezes?"+q.Encode(), nil, &list); done {
+				return err
+			}
+			var rows, overrides [][]string
+			for _, f := range list.Freezes {
+				state, thaw := string(f.State), time.Time{}
+				if f.ThawAt != nil {
+					thaw = *f.ThawAt
+				}
+				for _, o := range f.Orders {
+					state += fmt.Sprintf(", by hand %s (%s: %s)", o.ID, o.By, o.Reason)
+				}
+				rows = append(rows, []string{f.Service, dash(f.Env), state, shortTime(thaw), dash(f.Policy), passNames(f.Passes)})
+				for _, o := range f.Overrides {
+					overrides = append(overrides, []string{o.ID, o.Service, short(o.Ref), overrideState(o), fmt.Sprintf("%d/%d", o.Used, o.MaxUses), shortTime(o.ExpiresAt), o.AskedBy, dash(o.GrantedBy), o.Ticket})
+				}
+			}
+			if err := table(io.out, []string{"SERVICE", "ENV", "STATE", "THAWS", "POLICY", "MAY PASS"}, rows); err != nil || len(overrides) == 0 {
+				return fail(err)
+			}
+			fmt.Fprintln(io.out)
+			return fail(table(io.out, []string{"OVERRIDE", "SERVICE", "REF", "STATE", "USED", "EXPIRES", "ASKED BY", "GRANTED BY", "TICKET"}, overrides))
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "services that are not frozen, too")
+	return cmd
+}
+
+func passNames(passes []freeze.Pass) string {
+	var names []string
+	for _, p := range passes {
+		names = append(names, string(p.Kind))
+	}
+	return dash(strings.Join(names, ","))
+}
+
+func short(ref string) string {
+	if len(ref) > 20 {
+		return ref[:17] + "..."
+	}
+	return ref
+}
+
+func overrideState(o freeze.Override) string {
+	err := o.Covers(o.Ref, time.Now())
+	why, _ := err.(*freeze.Refusal)
+	if why == nil {
+		return "granted"
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(why.Code, "override_"), "_", " ")
+}
+
+func freezeOn(io streams) *cobra.Command {
+	var a asker
+	var reason, ticket string
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use: "on SERVICE", Short: "freeze releases of a service by hand, whatever its budget", Example: "  breakwater freeze on order --reason \"sale day\" --for 12h", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"env": a.set.env, "reason": reason, "ticket": ticket}
+			if lasts > 0 {
+				body["until"] = time.Now().Add(lasts).UTC()
+			}
+			var o freeze.Order
+			if done, err := a.ask(cmd, io, http.MethodPost, "/api/v1/freezes/"+url.PathEscape(args[0]), body, &o); done {
+				return err
+			}
+			until := "until it is taken back"
+			if o.Until != nil {
+				until = "until " + shortTime(*o.Until)
+			}
+			_, err := fmt.Fprintf(io.out, "%s: %s is frozen %s\n", o.ID, o.Service, until)
+			return fail(err)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why; it is shown to whoever is held up")
+	cmd.Flags().StringVar(&ticket, "ticket", "", "incident or ticket")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long; 0: until it is taken back")
+	return cmd
+}
+
+func freezeOff(io streams) *cobra.Command {
+	var a asker
+	var id string
+	cmd := &cobra.Command{
+		Use: "off SERVICE", Short: "take freezes by hand back", Args: cobra.ExactArgs(1),
+		Long: "A freeze of the budget ends by itself when enough of it is back; a single change passes\n" +
+			"it by an override. Exit code 1: no freeze by hand holds.",
+		Example: "  breakwater freeze off order",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := ""
+			if id != "" {
+				q = "?id=" + url.QueryEscape(id)
+			}
+			var out struct{ Ended []string }
+			if done, err := a.ask(cmd, io, http.MethodDelete, "/api/v1/freezes/"+url.PathEscape(args[0])+q, nil, &out); done {
+				return err
+			}
+			_, err := fmt.Fprintf(io.out, "ended %s\n", strings.Join(out.Ended, ", "))
+			return fail(err)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&id, "id", "", "only this one")
+	return cmd
+}
+
+func freezeOverride(io streams) *cobra.Command {
+	var a asker
+	var ref, reason, ticket string
+	var lasts time.Duration
+	var uses int64
+	cmd := &cobra.Command{
+		Use: "override SERVICE", Short: "ask to let one commit or artefact through a freeze; somebody else grants it",
+		Example: "  breakwater freeze override order --env prod --ref \"$GIT_SHA\" --reason \"customers cannot pay\" --ticket INC-7", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"env": a.set.env, "ref": ref, "reason": reason, "ticket": ticket, "max_uses": uses, "expires_at": time.Now().Add(lasts).UTC()}
+			var o freeze.Override
+			if done, err := a.ask(cmd, io, http.MethodPost, "/api/v1/freezes/"+url.PathEscape(args[0])+"/override", body, &o); done {
+				return err
+			}
+			_, err := fmt.Fprintf(io.out, "%s is asked for. Somebody else grants it with\n  breakwater freeze grant %s %s\n", o.ID, o.Service, o.ID)
+			return fail(err)
+		},
+	}
+	a.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&ref, "ref", "", "the commit or artefact that is to go out, and nothing else")
+	f.StringVar(&reason, "reason", "", "why, in 10 bytes or more")
+	f.StringVar(&ticket, "ticket", "", "incident or ticket")
+	f.DurationVar(&lasts, "for", time.Hour, "how long, up to 24h")
+	f.Int64Var(&uses, "uses", 1, "how often it may be used, up to 20")
+	return cmd
+}
+
+func freezeGrant(io streams) *cobra.Command {
+	return overrideVerb(io, "grant", "grant an override that somebody else asked for; needs the role approver", "granted")
+}
+
+func freezeRevoke(io streams) *cobra.Command {
+	return overrideVerb(io, "revoke", "take an override back", "revoked")
+}
+
+func overrideVerb(io streams, verb, what, past string) *cobra.Command {
+	var a asker
+	cmd := &cobra.Command{
+		Use: verb + " SERVICE ID", Short: what, Example: "  breakwater freeze " + verb + " order o-0123456789abcdef", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var o freeze.Override
+			path := "/api/v1/freezes/" + url.PathEscape(args[0]) + "/override/" + url.PathEscape(args[1]) + "/" + verb
+			if done, err := a.ask(cmd, io, http.MethodPost, path, nil, &o); done {
+				return err
+			}
+			_, err := fmt.Fprintf(io.out, "%s is %s: %s of %s, until %s, %d of %d uses left\n", o.ID, past, o.Ref, o.Service, shortTime(o.ExpiresAt), o.MaxUses-o.Used, o.MaxUses)
+			return fail(err)
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}
+
+func freezeAttest(io streams) *cobra.Command {
+	var a asker
+	var kind, ref string
+	cmd := &cobra.Command{
+		Use: "attest SERVICE", Short: "sign that one change is of one kind, for an annotation or gate --attestation",
+		Example: "  breakwater freeze attest order --env prod --kind security_fix --ref \"$GIT_SHA\"", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var out struct{ Attestation string }
+			body := map[string]any{"env": a.set.env, "kind": kind, "ref": ref}
+			if done, err := a.ask(cmd, io, http.MethodPost, "/api/v1/freezes/"+url.PathEscape(args[0])+"/attest", body, &out); done {
+				return err
+			}
+			_, err := fmt.Fprintln(io.out, out.Attestation)
+			return fail(err)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&kind, "kind", "", "what it is: "+kindNames())
+	cmd.Flags().StringVar(&ref, "ref", "", "the commit or artefact")
+	return cmd
+}
