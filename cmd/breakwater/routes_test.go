@@ -73,6 +73,23 @@ func TestRoutesAreGuarded(t *testing.T) {
 		"POST /api/v1/events/deploys":           "operator pipeline",
 		"POST /api/v1/events/incidents":         "operator pipeline",
 
+		"GET /api/v1/gate/key":                                "viewer pipeline",
+		"GET /api/v1/freezes":                                 "viewer pipeline",
+		"POST /api/v1/freezes/{service}":                      "operator",
+		"DELETE /api/v1/freezes/{service}":                    "operator",
+		"POST /api/v1/freezes/{service}/override":             "operator",
+		"POST /api/v1/freezes/{service}/override/{id}/grant":  "approver",
+		"POST /api/v1/freezes/{service}/override/{id}/revoke": "viewer",
+		"POST /api/v1/freezes/{service}/attest":               "operator approver",
+		"GET /api/v1/alerts":                                  "viewer",
+		"GET /api/v1/alerts/{id}":                             "viewer",
+		"POST /api/v1/alerts/{id}/ack":                        "operator",
+		"POST /api/v1/alerts/facts":                           "operator pipeline",
+		"POST /api/v1/alerts/test":                            "operator",
+		"GET /api/v1/silences":                                "viewer",
+		"POST /api/v1/silences":                               "operator",
+		"DELETE /api/v1/silences/{id}":                        "operator",
+
 		"DELETE /api/v1/slos/{id}/corrections/{correction}": "operator",
 	}
 	routes, err := auth.Walk(router(t))
