@@ -17,7 +17,7 @@ const APIVersion = "breakwater/v1"
 
 // Parse decodes the documents of files. What it finds wrong or doubtful is in
 // log; the Config may be used only where Loadable says so. Documents that are not
-// the gateway's (SLO, Scenario, GameDay) are passed over.
+// the gateway's (SLO, Scenario, FreezePolicy ...) are passed over.
 func Parse(files []conf.File, log *conf.Log) *Config {
 	p := &parser{cfg: &Config{}, log: log, services: map[string]bool{}}
 	p.gateway(nil)
@@ -79,12 +79,12 @@ func (p *parser) document(d conf.Document) {
 		return // control's
 	}
 	switch d.Kind {
-	case "SLO", "Scenario", "GameDay":
+	case "SLO", "Scenario", "GameDay", "FreezePolicy", "AlertRoute":
 		return // control's
 	}
 	m := root.Map()
 	m.Need("apiVersion").Enum("", APIVersion)
-	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "RetryConditions", "Quota", "ResilienceContract", "SLO", "Scenario", "GameDay")
+	kind := m.Need("kind").Enum("", "Gateway", "Upstream", "Route", "Service", "RetryConditions", "Quota", "ResilienceContract", "SLO", "Scenario", "GameDay", "FreezePolicy", "AlertRoute")
 	switch kind {
 	case "Gateway":
 		p.gateway(m)
