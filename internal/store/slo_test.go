@@ -7,88 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"breakwater/internal/pgtest"
 	"breakwater/slo"
 	"breakwater/slo/gate"
 )
-
-// sloNoon is where the tests of this file begin.
-var sloNoon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-
-func sloObjective(window time.Duration) slo.Objective {
-	return slo.Objective{ID: "order-availability", Service: "order", Title: "Orders", Owner: "shop", TargetPPB: 999_000_000,
-		Window: window, Since: sloNoon.Add(-60 * 24 * time.Hour), Text: "kind: SLO"}
-}
-
-const addMinuteSQL = `
-insert into rollup_minute (service, env, route, upstream, experiment, at, good, bad, chaos_bad, exchanges, attempts)
-values (@service, 'prod', @route, 'up', @experiment, @at, @good, @bad, @chaos_bad, @exchanges, @exchanges)
-on conflict (service, env, route, upstream, experiment, at) do update set
-    good = rollup_minute.good + excluded.good, bad = rollup_minute.bad + excluded.bad,
-    chaos_bad = rollup_minute.chaos_bad + excluded.chaos_bad,
-    exchanges = rollup_minute.exchanges + excluded.exchanges, attempts = rollup_minute.attempts + excluded.attempts`
-
-type minute struct {
-	service, route, experiment string
-	at                         time.Time
-	good, bad                  int64
-}
-
-func addMinutes(t *testing.T, db *pgxpool.Pool, minutes ...minute) {
-	t.Helper()
-	batch := &pgx.Batch{}
-	for _, m := range minutes {
-		chaos := m.bad
-		if m.experiment == "" {
-			chaos = 0
-		}
-		batch.Queue(addMinuteSQL, pgx.StrictNamedArgs{"service": m.service, "route": m.route, "experiment": m.experiment,
-			"at": m.at, "good": m.good, "bad": m.bad, "chaos_bad": chaos, "exchanges": m.good + m.bad})
-	}
-	if err := db.SendBatch(t.Context(), batch).Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-const addGatewaySQL = `
-with boot as (
-    insert into gateway_boot (env, gateway, boot, from_at, until_at, seq, batches, stopped)
-    values ('prod', @gateway, 'b1', @from, @until, 1, 1, false)
-    on conflict (env, gateway, boot) do update set until_at = excluded.until_at
-), minutes as (
-    insert into gateway_minute (env, gateway, at, covered_us, lost)
-    select 'prod', @gateway, m, 60000000, 0 from generate_series(@from::timestamptz, @until::timestamptz - interval '1 minute', interval '1 minute') as m
-    on conflict do nothing
-)
-insert into gateway (env, gateway, boot, seq, until_at, stopped, last_ack) values ('prod', @gateway, 'b1', 1, @until, false, @acked)
-on conflict (env, gateway) do update set until_at = excluded.until_at, last_ack = excluded.last_ack`
-
-// addGateway makes a gateway that reported [from, until) without a hole.
-func addGateway(t *testing.T, db *pgxpool.Pool, name string, from, until, acked time.Time) {
-	t.Helper()
-	if _, err := db.Exec(t.Context(), addGatewaySQL, pgx.StrictNamedArgs{"gateway": name, "from": from, "until": until, "acked": acked}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func importOne(t *testing.T, s *Store, o slo.Objective) {
-	t.Helper()
-	if _, err := s.ImportObjectives(t.Context(), "dir", []slo.Objective{o}, sloNoon); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// read asks for everything about the one objective of a test.
-func read(t *testing.T, s *Store, now time.Time) slo.Measured {
-	t.Helper()
-	all, err := s.ReadBudgets(t.Context(), slo.Question{Now: now, Whole: true})
-	if err != nil || len(all) != 1 {
-		t.Fatalf("read %d budgets, %v, want 1", len(all), err)
-	}
-	return all[0]
-}
 
 // Segments of hours and minutes equal the direct sum, for windows of any length at
 // any offset, before, between and after roll-ups, with late minutes in between.
@@ -112,7 +35,7 @@ func TestSLO_T29(t *testing.T) {
 		t.Helper()
 		var a asks
 		var want []slo.Tally
-		for i := range 400 {
+		for i := range 300 {
 			from := rng.IntN(96*60 + 60)
 			length := 1 + rng.IntN(72*60)
 			if i%4 == 0 {
@@ -126,7 +49,7 @@ func TestSLO_T29(t *testing.T) {
 					sum.Good, sum.Bad = sum.Good+m.good, sum.Bad+m.bad
 					sum.Exchanges, sum.Attempts = sum.Exchanges+m.good+m.bad, sum.Attempts+m.good+m.bad
 					if m.experiment != "" {
-						sum.ChaosBad += m.bad
+						sum.ChaosGood, sum.ChaosBad = sum.ChaosGood+m.good, sum.ChaosBad+m.bad
 					}
 				}
 			}
