@@ -12,13 +12,15 @@ import (
 
 func newGate(io streams) *cobra.Command {
 	var set settings
-	var kind, ref, output, onUnknown string
+	var kind, ref, output, onUnknown, incident, attestation string
+	var memory gateMemory
 	cmd := &cobra.Command{
 		Use:   "gate SERVICE",
 		Short: "ask whether a release of a service may go out now",
 		Long: "Asks the release gate. Exit code 0: allow, 1: deny, 2: no such kind or flag, 3: hold,\n" +
 			"4: unknown (no data, no such service, token not accepted, control unreachable) unless\n" +
-			"--on-unknown settles it, which is then said.",
+			"--on-unknown settles it, which is then said. While control is away, its last signed answer\n" +
+			"to the very same question stands in for as long as that answer says, 15 minutes by default.",
 		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,8 +33,9 @@ func newGate(io streams) *cobra.Command {
 			if err := set.checkControl(); err != nil {
 				return err
 			}
-			d, err := gate.Ask(cmd.Context(), set.baseURL(), set.token,
-				gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref})
+			r := gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref, Incident: incident, Attestation: attestation}
+			d, err := gate.Ask(cmd.Context(), set.baseURL(), set.token, r)
+			d, err = memory.use(cmd.Context(), io, &set, r, d, err)
 			code := gate.ExitCode(d, err, onUnknown)
 			settled := ""
 			if onUnknown != "" && code != exitUsage && (err != nil || d.Decision == gate.Unclear) {
@@ -73,6 +76,9 @@ func newGate(io streams) *cobra.Command {
 	f.StringVar(&kind, "kind", "feature", "what goes out: "+kindNames())
 	f.StringVar(&ref, "ref", "", "the commit or artefact that goes out")
 	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.StringVar(&incident, "incident", "", "the declared incident that a reliability_fix is for")
+	f.StringVar(&attestation, "attestation", "", "what breakwater freeze attest printed for this change")
+	memory.flags(f)
 	f.StringVar(&onUnknown, "on-unknown", "", "settle an unknown answer: allow or deny")
 	return cmd
 }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"breakwater/slo/gate"
+)
+
+var freezeRuns = flag.Int("freezeruns", 2, "how many budgets TestFromTheLastFailureToTheFreeze exhausts; 20 take about two minutes")
+
+const budgetDocuments = `
+---
+apiVersion: breakwater/v1
+kind: Service
+name: svc-%[1]d
+breaker: {enabled: false}
+---
+apiVersion: breakwater/v1
+kind: Route
+name: svc-%[1]d-ok
+service: svc-%[1]d
+core: true
+match: {path: /svc-%[1]d/ok}
+upstream: fine
+---
+apiVersion: breakwater/v1
+kind: Route
+name: svc-%[1]d-dead
+service: svc-%[1]d
+core: true
+match: {path: /svc-%[1]d/dead}
+upstream: dead
+`
+
+const budgetSLO = `---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: svc-%[1]d-availability}
+spec:
+  service: svc-%[1]d
+  budgetingMethod: Occurrences
+  timeWindow: [{duration: 30d, isRolling: true}]
+  indicator:
+    metadata: {name: svc-%[1]d-requests}
+    spec:
+      ratioMetric:
+        counter: true
+        good: {metricSource: {type: breakwater, spec: {class: good}}}
+        total: {metricSource: {type: breakwater, spec: {class: valid}}}
+  objectives: [{displayName: available, target: 0.99}]
+`
+
+const freezeDocuments = `apiVersion: breakwater/v1
+kind: FreezePolicy
+name: short
+thaw: {left: 5%%, hold: 2s, min_freeze: 3s}
+coverage: 50%%
+stale: 10s
+on_unknown:
+  - {environments: [test], answer: deny, except: [rollback]}
+---
+apiVersion: breakwater/v1
+kind: AlertRoute
+name: oncall
+resolve_after: 3s
+to: [{type: webhook, url: "%s", secret_file: %q, allow_private: true}]
+`
+
+// From the request that exhausts a budget to the gate's deny and to the page with
+// its context at most 10 s, and to the thaw after enough good ones likewise; then
+// the fail modes: without a database, and without control.
+func TestFromTheLastFailureToTheFreeze(t *testing.T) {
+	slow(t)
+	fine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	defer fine.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := gone.Addr().String()
+	_ = gone.Close()
+	var mu sync.Mutex
+	paged := map[string]time.Time{} // by service: when the page arrived
+	context := map[string]string{}
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var e struct {
+			Type string
+			Data struct {
+				Incident struct{ Service, Class, Severity string }
+				Lines    []string
+			}
+		}
+		if err := json.Unmarshal(body, &e); err != nil || r.Header.Get("Webhook-Signature") == "" {
+			t.Errorf("%v in %s", err, body)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if i := e.Data.Incident; i.Severity == "page" && e.Type != "breakwater.incident.resolved" && paged[i.Service].IsZero() {
+			paged[i.Service], context[i.Service] = time.Now(), strings.Join(e.Data.Lines, "\n")
+		}
+	}))
+	defer hook.Close()
+	secret := filepath.Join(t.TempDir(), "secret")
+	write(t, secret, strings.Repeat("s", 32))
+	w := newWorld(t, worldConfig{docs: func(docs map[string][]byte) {
+		text := fmt.Sprintf("\n---\napiVersion: breakwater/v1\nkind: Upstream\nname: fine\nendpoints: [{address: %q}]\n---\napiVersion: breakwater/v1\nkind: Upstream\nname: dead\nbreaker: {enabled: false}\nendpoints: [{address: %q, labels: {rack: A}}]\n",
+			strings.TrimPrefix(fine.URL, "http://"), dead)
+		slos := ""
+		for i := range *freezeRuns {
+			text += fmt.Sprintf(budgetDocuments, i)
+			slos += fmt.Sprintf(budgetSLO, i)
+		}
+		for name := range docs {
+			if strings.HasPrefix(name, "gateway") {
+				docs[name] = append(docs[name], text...)
+			}
+		}
+		docs["budgets.yaml"] = []byte(slos)
+		docs["freeze.yaml"] = fmt.Appendf(nil, freezeDocuments, hook.URL, secret)
+	}})
+	get := func(path string, n int) {
+		var group sync.WaitGroup
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
+		defer client.CloseIdleConnections()
+		for k := range 8 {
+			group.Go(func() {
+				for i := k; i < n; i += 8 {
+					res, err := client.Get(w.url["data"] + path)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+				}
+			})
+		}
+		group.Wait()
+	}
+	decide := func(service, kind string) gate.Decision {
+		var d gate.Decision
+		w.request("GET", "control", "/api/v1/gate/decision?service="+service+"&env=test&kind="+kind, "", &d)
+		return d
+	}
+	var denied, told, thawed []time.Duration
+	for i := range *freezeRuns {
+		service := fmt.Sprintf("svc-%d", i)
+		get("/"+service+"/ok", 20)
+		w.await("allow before anything fails", 30*time.Second, func() bool { return decide(service, "feature").Decision == gate.Allow })
+		get("/"+service+"/dead", 30)
+		spent := time.Now()
+		w.await("deny", 10*time.Second, func() bool { return decide(service, "feature").Decision == gate.Deny })
+		denied = append(denied, time.Since(spent))
+		if d := decide(service, "feature"); d.ReasonCode != "budget_exhausted" || d.RestsOn == nil || d.RestsOn.Bad != 30 || d.Signature == nil || d.Policy != "short" {
+			t.Errorf("denied with %+v", d)
+		}
+		if d := decide(service, "rollback"); d.Decision != gate.Allow || d.ReasonCode != "allowed_kind" {
+			t.Errorf("a rollback: %s %s", d.Decision, d.ReasonCode)
+		}
+		w.await("the page", 10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return !paged[service].IsZero() })
+		mu.Lock()
+		told = append(told, paged[service].Sub(spent))
+		if text := context[service]; !strings.Contains(text, "Budget burns at") || !strings.Contains(text, "upstream dead") || !strings.Contains(text, "route "+service+"-dead") {
+			t.Errorf("its context is\n%s", text)
+		}
+		mu.Unlock()
+		get("/"+service+"/ok", 3300)
+		back := time.Now()
+		w.await("thaw", 15*time.Second, func() bool { return decide(service, "feature").Decision == gate.Allow })
+		thawed = append(thawed, time.Since(back))
+	}
+	t.Logf("from the last failure to deny %v, to the page %v; from the last good one to the thaw (2 s hold) %v", denied, told, thawed)
+
+	// Fail modes. First the last signed answer of each question, while all is well.
+	memory := t.TempDir()
+	ask := func(args ...string) ran {
+		return verb(t, "", append([]string{"gate", "svc-0", "--env", "test", "--control", w.url["control"], "--memory", memory}, args...)...)
+	}
+	ask("--ref", "sha-1").want(t, exitOK, "")
+	if err := w.pg.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.await("unknown, which the policy denies in writing", 90*time.Second, func() bool { return decide("svc-0", "feature").ReasonCode == "unknown_denied" })
+	if d := decide("svc-0", "rollback"); d.Decision != gate.Allow || d.ReasonCode != "unknown_allowed" {
+		t.Errorf("a rollback without a database: %s %s", d.Decision, d.ReasonCode)
+	}
+	w.control.kill()
+	if r := ask("--ref", "sha-1"); r.code != exitOK || !strings.Contains(r.out, "Control is away") || !strings.Contains(r.err, "stands in") {
+		t.Errorf("control away: %d %q %q", r.code, r.out, r.err)
+	}
+	ask("--ref", "sha-1", "--no-fallback").want(t, exitUnknown, "")
+	ask("--ref", "sha-2").want(t, exitUnknown, "")
+	ask("--ref", "sha-2", "--on-unknown", "deny").want(t, exitNo, "")
+	entries, err := os.ReadDir(memory)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("kept %v, %v", entries, err)
+	}
+}
