@@ -151,9 +151,9 @@ func left(st slo.Status) (big, small string, mute bool) {
 	case b.NoData:
 		return "–", "no request in " + slo.Span(st.Objective.Window), true
 	case b.Remaining < 0:
-		return slo.Percent(b.RemainingPPM), slo.Count(-b.Remaining) + " over " + slo.Count(b.Allowed), false
+		return slo.Percent(b.RemainingPPM), st.Objective.Amount(-b.Remaining) + " over " + st.Objective.Amount(b.Allowed), false
 	}
-	return slo.Percent(b.RemainingPPM), slo.Count(b.Remaining) + " of " + slo.Count(b.Allowed) + " left", false
+	return slo.Percent(b.RemainingPPM), st.Objective.Amount(b.Remaining) + " of " + st.Objective.Amount(b.Allowed) + " left", false
 }
 
 func burn(st slo.Status, window time.Duration) (slo.Burn, bool) {

@@ -120,8 +120,14 @@ func leftSentence(st slo.Status) (big, text string, mute bool) {
 	switch {
 	case b.NoData:
 		return "no data", "No valid request in " + slo.Span(st.Objective.Window) + ". Nothing is assumed: neither kept nor broken.", true
+	case b.Remaining < 0 && st.Objective.Sliced():
+		o := st.Objective
+		return slo.Percent(b.RemainingPPM), o.Amount(-b.Remaining) + " over the " + o.Amount(b.Allowed) + " that were allowed.", false
 	case b.Remaining < 0:
 		return slo.Percent(b.RemainingPPM), slo.Count(b.Tally.Bad) + " failures, " + slo.Count(b.Allowed) + " were allowed: " + slo.Count(-b.Remaining) + " over.", false
+	}
+	if o := st.Objective; o.Sliced() {
+		return slo.Percent(b.RemainingPPM), o.Amount(b.Remaining) + " of " + o.Amount(b.Allowed) + " left.", false
 	}
 	return slo.Percent(b.RemainingPPM), slo.Count(b.Remaining) + " of " + slo.Count(b.Allowed) + " failures left.", false
 }
@@ -202,7 +208,7 @@ func (s *Server) gateFact(r *http.Request, v view, st slo.Status) Fact {
 // burnRows pairs the windows as the burn rules do.
 func burnRows(st slo.Status) (rows []BurnRow, note string) {
 	firing := st.Firing()
-	for _, p := range slo.Pairs() {
+	for _, p := range st.Objective.Rules() {
 		long, okLong := burn(st, p.Long)
 		short, okShort := burn(st, p.Short())
 		if !okLong || !okShort {

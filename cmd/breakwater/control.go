@@ -151,7 +151,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		},
 		Actor:     func(ctx context.Context) string { return auth.From(ctx).Name },
 		Covers:    func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
-		Preflight: c.preflight,
+		Preflight: c.preflight, Route: c.route,
 	})
 	pages, err := web.New(web.Config{
 		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo, c.releases.book}, Env: c.set.env, Zone: zone,
@@ -212,7 +212,9 @@ func (c *control) keep(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if now, err := c.store.Now(ctx); err == nil {
-			if _, err := c.store.Keep(ctx, now); err != nil && ctx.Err() == nil {
+			_, err := c.store.Keep(ctx, now)
+			_, sums := c.store.PruneSums(ctx, now)
+			if err = errors.Join(err, sums); err != nil && ctx.Err() == nil {
 				c.log.Error("the ledger is not looked after", "err", err)
 			}
 		}

@@ -75,7 +75,8 @@ type budgets struct{ slo *slo.Evaluator }
 func (b budgets) Budget(service string) injector.Budget {
 	var mine []slo.Status
 	for _, s := range b.slo.Statuses() {
-		if s.Objective.Service == service {
+		// What an experiment may spend is counted in requests: so is the budget it spends of.
+		if s.Objective.Service == service && !s.Objective.Sliced() {
 			mine = append(mine, s)
 		}
 	}
