@@ -36,7 +36,7 @@ var edges = map[string]string{
 	"gateway/policy/...":                    "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
 	"gateway/route":                         "gateway/exchange",
 	"gateway/config":                        "gateway/exchange gateway/route gateway/contract gateway/policy/... internal/conf",
-	"gateway/plan":                          "gateway/policy/fault",
+	"gateway/plan gateway/toxic":            "gateway/policy/fault",
 	"gateway/lease":                         "gateway/plan gateway/policy/fault internal/retrylog",
 	"gateway/quota gateway/quota/redistest": "gateway/policy/limiter",
 	"gateway/explain":                       "gateway/exchange gateway/config gateway/route gateway/policy/... internal/retrylog internal/conf",

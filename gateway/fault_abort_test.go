@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"flag"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -227,16 +226,5 @@ func TestChaos_C9_wire(t *testing.T) {
 		if took := time.Since(begin).Microseconds(); took < tt.want || try.PlannedUS != tt.want || try.ActualUS < tt.want || try.ActualUS > tt.want+20_000 {
 			t.Errorf("%s: took %d us, planned %d, slept %d", tt.side, took, try.PlannedUS, try.ActualUS)
 		}
-	}
-}
-
-// C28: a gateway that starts again has no fault, whatever was armed before.
-func TestChaos_C28(t *testing.T) {
-	up := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })
-	h := haunt(t, shop(up))
-	h.arm(t, everyKind()...)
-	again := haunt(t, shop(up))
-	if got := again.ask(t, "GET", "/orders/1"); got.status != 200 || len(again.table.Armed(time.Now())) != 0 {
-		t.Errorf("%d, armed %+v", got.status, again.table.Armed(time.Now()))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -29,6 +30,7 @@ import (
 	"breakwater/gateway/policy/retry"
 	"breakwater/gateway/source"
 	"breakwater/gateway/spool"
+	"breakwater/gateway/toxic"
 	"breakwater/internal/auth"
 	"breakwater/internal/conf"
 )
@@ -57,6 +59,7 @@ func newGateway(io streams) *cobra.Command {
 	f.StringVar(&set.control, "control", env("CONTROL", ""), "base URL of control; empty: none (BREAKWATER_CONTROL)")
 	f.StringVar(&set.token, "token", env("TOKEN", ""), "gateway token; empty: the one control left in the state directory (BREAKWATER_TOKEN)")
 	host, _ := os.Hostname() // an unnamed machine gets an unnamed gateway
+	f.StringVar(&set.toxiproxy, "toxiproxy", env("TOXIPROXY", ""), "address of an API like Toxiproxy's, such as 127.0.0.1:8474; empty: none (BREAKWATER_TOXIPROXY)")
 	f.StringVar(&name, "name", env("NAME", host), "name of this gateway in every record; one for each (BREAKWATER_NAME)")
 	return cmd
 }
@@ -106,6 +109,13 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 		return err
 	}
 	defer admin.Close()
+	var toxics net.Listener
+	if set.toxiproxy != "" {
+		if toxics, err = listen("toxiproxy", set.toxiproxy); err != nil {
+			return err
+		}
+		defer toxics.Close()
+	}
 	controlURL := ""
 	if set.control != "" {
 		controlURL = set.baseURL()
@@ -178,6 +188,12 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 		}
 	})
 	serving.Go(func() error { return g.ServeAdmin(sctx, admin) })
+	if toxics != nil {
+		log.Info("toxiproxy API", "address", toxics.Addr().String())
+		serving.Go(func() error {
+			return toxic.New(toxic.Config{Switch: faults, Alarm: alarm, Log: log}).Serve(sctx, toxics)
+		})
+	}
 	serving.Go(func() error {
 		return follow(sctx, set.config, g, log, sync.OnceFunc(func() {
 			if err := unmapStart(); err != nil {

@@ -23,6 +23,8 @@ type settings struct {
 	env      string
 	db       string
 	token    string
+
+	toxiproxy string // address of the API like Toxiproxy's; empty: none
 }
 
 func env(name, otherwise string) string {

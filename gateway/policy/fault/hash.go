@@ -1,6 +1,9 @@
 package fault
 
-import "math/bits"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // Hit reports whether the unit called key is hit by a fault of the given seed
 // and share in parts per million. It depends on nothing else, so control can say
@@ -9,6 +12,9 @@ import "math/bits"
 // The key of a try is the request id, '#', and its number from 1; of a request
 // its id alone.
 func Hit(seed, key string, ppm int64) bool { return under(hash(seed, key), ppm) }
+
+// Unit draws from [0, 1) for the nth of something: always the same.
+func Unit(seed string, n int64) float64 { return unit(hash(seed, strconv.FormatInt(n, 10))) }
 
 // hashTry hashes the key of a try without building it.
 func hashTry(seed, id string, try int) uint64 {

@@ -165,7 +165,7 @@ func TestNoFaultOutlivesTheCap(t *testing.T) {
 // X160: stop wins over whatever arms at the same time, and nothing is injected once
 // it has been acknowledged.
 func TestReliability_X160(t *testing.T) {
-	f := errorFault(1_000_000)
+	f, chance := errorFault(1_000_000), rand.New(rand.NewPCG(1, 2))
 	for round := range 1000 {
 		tab := NewTable(Caps{})
 		var arming sync.WaitGroup
@@ -177,7 +177,7 @@ func TestReliability_X160(t *testing.T) {
 			}
 		})
 		<-begun
-		for range rand.IntN(200) { // an instant anywhere in the arming
+		for range chance.IntN(200) { // an instant anywhere in the arming
 			_ = tab.Halted()
 		}
 		tab.Halt()
@@ -194,6 +194,7 @@ func TestReliability_X160(t *testing.T) {
 
 // The same of an abort, which takes one run out of the plan and leaves the others.
 func TestAbortsAtRandomInstantsLeaveNoneAlive(t *testing.T) {
+	chance := rand.New(rand.NewPCG(3, 4))
 	for round := range 1000 {
 		tab, keep := NewTable(Caps{}), errorFault(0, func(f *Fault) { f.ID = "keep" })
 		var sleeping sync.WaitGroup
@@ -202,7 +203,7 @@ func TestAbortsAtRandomInstantsLeaveNoneAlive(t *testing.T) {
 		}
 		arm(t, tab, keep, latencyFault(20*time.Second))
 		sleeping.Go(func() { _ = serve(tab, try("late")) })
-		for range rand.IntN(100) {
+		for range chance.IntN(100) {
 			_ = tab.Halted()
 		}
 		arm(t, tab, keep)

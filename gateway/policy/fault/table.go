@@ -68,6 +68,7 @@ type Table struct {
 	mu     sync.Mutex
 	caps   Caps
 	halted bool
+	stop   chan struct{}         // closed while halted
 	counts map[[2]string]*counts // by run and service, kept when the run is over
 	born   map[[2]string]int64   // by run and id, since when plans have named it
 }
@@ -119,7 +120,7 @@ type counts struct{ attempts, injected atomic.Int64 }
 
 // NewTable returns a table without faults.
 func NewTable(caps Caps) *Table {
-	t := &Table{base: clock(), counts: map[[2]string]*counts{}, born: map[[2]string]int64{}}
+	t := &Table{base: clock(), counts: map[[2]string]*counts{}, born: map[[2]string]int64{}, stop: make(chan struct{})}
 	t.SetCaps(caps)
 	return t
 }
@@ -264,7 +265,10 @@ func (t *Table) cells() []*cell {
 func (t *Table) Halt() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.halted = true
+	if !t.halted {
+		t.halted = true
+		close(t.stop)
+	}
 	old := t.cells()
 	t.live.Store(nil)
 	end(old)
@@ -274,7 +278,23 @@ func (t *Table) Halt() {
 func (t *Table) Resume() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.halted = false
+	if t.halted {
+		t.halted, t.stop = false, make(chan struct{})
+	}
+}
+
+// Stopped returns a channel that is closed once Halt holds; Resume makes another.
+func (t *Table) Stopped() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stop
+}
+
+// Caps are the caps in force.
+func (t *Table) Caps() Caps {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.caps
 }
 
 // Halted reports whether Halt holds.
