@@ -184,6 +184,13 @@ func (d *drive) broken(ctx context.Context, r Reason, why string) error {
 // lost finds a gateway that has gone, restarted, was halted or gave the rule
 // back since it confirmed it.
 func (d *drive) lost(gateways []Gateway) (Stop, bool) {
+	// First: what a gateway refuses it has given back as well, and that it refuses
+	// says why.
+	for _, g := range gateways {
+		if _, refused := armed(g, Faults(d.run, d.sc)); refused != "" && g.Live(d.now) {
+			return Stop{ByRefusal, "gateway " + g.Name + " refuses the rule: " + refused}, true
+		}
+	}
 	for _, r := range d.run.Receipts {
 		i := slices.IndexFunc(gateways, func(g Gateway) bool { return g.Name == r.Gateway })
 		switch {
@@ -195,11 +202,6 @@ func (d *drive) lost(gateways []Gateway) (Stop, bool) {
 			return Stop{ByHalt, "the kill switch of gateway " + r.Gateway + " is on"}, true
 		case !r.RemovedAt.IsZero():
 			return Stop{ByGateway, "gateway " + r.Gateway + " gave the rule back"}, true
-		}
-	}
-	for _, g := range gateways {
-		if _, refused := armed(g, Faults(d.run, d.sc)); refused != "" && g.Live(d.now) {
-			return Stop{ByRefusal, "gateway " + g.Name + " refuses the rule: " + refused}, true
 		}
 	}
 	return Stop{}, false

@@ -54,6 +54,7 @@ func factsOf(cfg *config.Config, t scenario.Target, facts *scenario.Facts) {
 		}
 		return false
 	}
+	facts.MaxPPM, facts.MaxLatency = cfg.Gateway.Caps.MaxPPM, cfg.Gateway.Caps.MaxLatency
 	gated := true
 	for _, r := range cfg.Routes {
 		if r.Service != t.Service {

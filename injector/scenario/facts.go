@@ -17,6 +17,10 @@ type Facts struct {
 	// TargetPPB is the promised share of good requests, by service.
 	TargetPPB map[string]int64
 
+	// MaxPPM and MaxLatency are the caps of the gateways: no rule passes them.
+	MaxPPM     int64
+	MaxLatency time.Duration
+
 	Prod    bool    // what is doubtful elsewhere is refused there
 	Routes  []Route // of the target's service, in the documents
 	Breaker *BreakerRule

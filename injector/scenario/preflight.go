@@ -27,6 +27,7 @@ const (
 	NoMatch     = "no_match"     // nobody is hit
 	Exempt      = "exempt"       // health, login or control routes
 	AlertsAway  = "alerts_away"  // nobody would be told
+	Capped      = "capped"       // beyond what gateways allow
 	Unsafe      = "unsafe"       // may do something twice
 	WillFail    = "will_fail"    // an expectation that the figures contradict
 	NoTarget    = "no_objective" // no budget is kept
@@ -83,6 +84,14 @@ func (c *check) refuse(always bool, code, format string, args ...any) {
 
 // strength: whether the faults reach what they are meant to reach.
 func (c *check) strength() {
+	if c.f.MaxPPM > 0 && c.s.Sample.PPM > c.f.MaxPPM {
+		c.refuse(true, Capped, "gateways hit at most %s, and %s are asked for (caps.max_percent of the Gateway document)", percent(c.f.MaxPPM), percent(c.s.Sample.PPM))
+	}
+	for _, x := range c.s.Faults {
+		if most := longest(x.Rule); c.f.MaxLatency > 0 && most > c.f.MaxLatency && x.Rule.Kind == fault.Latency {
+			c.refuse(true, Capped, "fault %s waits up to %v, and gateways wait at most %v (caps.max_latency of the Gateway document)", x.ID, most, c.f.MaxLatency)
+		}
+	}
 	for _, x := range c.s.Faults {
 		if x.Rule.Kind != fault.Latency || c.f.PerTry == 0 {
 			continue

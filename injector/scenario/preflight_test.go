@@ -88,6 +88,11 @@ func TestPreflightObjects(t *testing.T) {
 			s.Faults[0].Rule, s.Target.Methods = fault.Fault{Kind: fault.Duplicate}, []string{"GET"}
 			s.During[0].Event = StaysClosed
 		}), known(nil), "", false, false},
+		{"a larger share than gateways allow", drill(nil), known(func(f *Facts) { f.MaxPPM = 599_999 }), Capped, true, true},
+		{"the share that gateways allow", drill(nil), known(func(f *Facts) { f.MaxPPM = 600_000 }), "", false, false},
+		{"a longer latency than gateways allow", drill(func(s *Scenario) {
+			s.Faults = []Fault{{ID: "lat", Rule: fault.Fault{Kind: fault.Latency, LatencyMS: 5000}}}
+		}), known(func(f *Facts) { f.MaxLatency = 4999 * time.Millisecond }), Capped, true, true},
 		{"retries on every hop", drill(nil), known(func(f *Facts) { f.Layers = 3 }), Storm, false, false},
 	}
 	for _, tt := range tests {
@@ -155,7 +160,9 @@ func TestForecast(t *testing.T) {
 	}
 	// One hit in a hundred requests: of three users with 1,000, 10 and 1 requests
 	// 1, 0.096 and 0.01 are hit.
-	few := known(func(f *Facts) { f.Traffic["points"] = Traffic{Span: 10 * time.Minute, Requests: 1011, Matched: 1011, Users: []int64{1000, 10, 1}} })
+	few := known(func(f *Facts) {
+		f.Traffic["points"] = Traffic{Span: 10 * time.Minute, Requests: 1011, Matched: 1011, Users: []int64{1000, 10, 1}}
+	})
 	if got := drill(func(s *Scenario) { s.Sample.PPM = 10_000 }).Forecast(few).Users; got != 2 {
 		t.Errorf("%d users, want 1.1, rounded up", got)
 	}

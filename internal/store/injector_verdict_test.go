@@ -194,6 +194,20 @@ func TestChaos_C42_faultsAreTakenBackWhenTheHypothesisBreaks(t *testing.T) {
 	}
 }
 
+// C44: a rule that is refused once it is to hit somebody says so, and is no pass.
+func TestChaos_C44_refusedWhenItIsToHit(t *testing.T) {
+	d := newDrill(t)
+	e, g := d.engine(nil), newGateway("gw")
+	d.poll(e, g)
+	id := d.start(e, slowPoints).ID
+	d.until(e, id, injector.Injecting, g)
+	g.refuse = "share 300000 ppm is over this gateway's cap"
+	r := d.until(e, id, injector.Aborted, g)
+	if r.Verdict != injector.Inconclusive || r.Reason != string(injector.ByRefusal) || !strings.Contains(d.events(id), "over this gateway's cap") {
+		t.Errorf("%s (%s): %s\n%s", r.Verdict, r.Reason, r.Why, d.events(id))
+	}
+}
+
 // C45: an expectation that broke during the injection fails the run.
 func TestChaos_C45_brokenExpectationFails(t *testing.T) {
 	d := newDrill(t)
