@@ -74,6 +74,7 @@ func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
 		tellGRPC,
 		// Below the pick, so that a slow endpoint is charged for it.
 		timeout.PerTry(r.Retry.PerTry),
+		g.asked(r, site),
 		// Endpoint known, wire untouched: everything above reacts as if the
 		// upstream had done it.
 		fault.Layer(g.cfg.Faults, site),
@@ -83,6 +84,14 @@ func (g *Gateway) tries(r config.Route, up config.Upstream) exchange.Service {
 		g.headers.census(up.Name).layer,
 		g.deals.terms().answers(up.Name, r.Name),
 	)
+}
+
+// asked has trusted peers ask for faults by Envoy's fields, where the route lets them.
+func (g *Gateway) asked(r config.Route, site fault.Site) exchange.Layer {
+	if !r.EnvoyFaultHeaders {
+		return func(next exchange.Service) exchange.Service { return next }
+	}
+	return fault.EnvoyHeaders(g.cfg.Faults, site, g.trusts)
 }
 
 // balance picks an endpoint of up.

@@ -139,6 +139,8 @@ type Route struct {
 	FaultVisible bool `json:"fault_visible"`
 	// NoFaults marks health, login and control routes: nothing is ever injected there.
 	NoFaults bool `json:"no_faults"`
+	// EnvoyFaultHeaders lets trusted peers ask for faults by Envoy's fields.
+	EnvoyFaultHeaders bool `json:"envoy_fault_headers,omitempty"`
 }
 
 // Service is who answers for a set of routes.

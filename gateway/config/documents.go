@@ -54,6 +54,7 @@ func (p *parser) gateway(m *conf.Map) {
 		}
 		g.Caps.MaxLatency = caps.Get("max_latency").Duration(g.Caps.MaxLatency, time.Millisecond, 10*time.Minute)
 		g.Caps.MaxSleeps = caps.Get("max_sleeps").Int(g.Caps.MaxSleeps, 1, 1_000_000)
+		g.Caps.MaxDuration = caps.Get("max_duration").Duration(g.Caps.MaxDuration, time.Second, 30*24*time.Hour)
 		caps.Done()
 		m.Done()
 	}
@@ -130,6 +131,7 @@ func (p *parser) route(m *conf.Map) {
 	r.Core, at.ownCore = m.Get("core").Bool(false)
 	r.FaultVisible, _ = m.Get("fault_visible").Bool(false)
 	r.NoFaults, _ = m.Get("no_faults").Bool(false)
+	r.EnvoyFaultHeaders, _ = m.Get("envoy_fault_headers").Bool(false)
 	at.retry = p.routeRetry(m)
 	r.Tier = parseTier(m.Get("tier"))
 	degrade := m.Get("degrade")
