@@ -290,6 +290,17 @@ func (t *Table) Stopped() <-chan struct{} {
 	return t.stop
 }
 
+// terms are the caps in force and what ends a fault that is no lease; nil while
+// there may be none.
+func (t *Table) terms() (Caps, chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.halted {
+		return t.caps, nil
+	}
+	return t.caps, t.stop
+}
+
 // Caps are the caps in force.
 func (t *Table) Caps() Caps {
 	t.mu.Lock()
