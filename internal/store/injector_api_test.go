@@ -91,6 +91,11 @@ func TestAPI(t *testing.T) {
 func TestProdWaitsForSomebodyElse(t *testing.T) {
 	d := newDrill(t)
 	actor := "anna"
+	now, err := d.Now(t.Context())
+	d.must(err)
+	for _, service := range []string{"points", "order"} { // in prod a drill that meets nobody is refused
+		d.minute(service, "", "", now.Add(-time.Hour), 1000, 0, 0)
+	}
 	e := injector.New(injector.Config{Ledger: d, Env: "prod", Actor: func(context.Context) string { return actor }})
 	r := d.start(e, slowPoints)
 	if r.State != injector.PendingApproval {
@@ -112,6 +117,11 @@ func TestProdWaitsForSomebodyElse(t *testing.T) {
 	if got := d.run(r.ID); got.State != injector.Arming {
 		t.Errorf("it is %s after the approval, want arming", got.State)
 	}
+	if rec := ask(mux(e), "POST", "/api/v1/experiments/"+r.ID+"/abort", "", ""); rec.Code != http.StatusOK {
+		t.Errorf("abort gave %d %s", rec.Code, rec.Body)
+	}
+	d.pass(time.Minute)
+	d.tick(e)
 	// Where nobody answers, it does not wait for ever.
 	late := d.start(e, strings.Replace(slowPoints, "service: points}", "service: order}", 1))
 	d.pass(injector.ApprovalFor + time.Minute)

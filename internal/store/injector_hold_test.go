@@ -187,12 +187,12 @@ func TestUX_U8_deviationAndDeath(t *testing.T) {
 	g.badPer = 20
 	d.poll(e, g)
 	id := d.start(e, slowPoints).ID
-	r := d.until(e, id, injector.Aborting, g)
+	d.until(e, id, injector.Aborting, g)
 	d.poll(e, g)
 	if len(g.plan.Faults) > 0 {
 		t.Error("the fault is on after its stop condition")
 	}
-	r = d.until(e, id, injector.Aborted, g)
+	r := d.until(e, id, injector.Aborted, g)
 	if a := verdictOf(r, "a1"); r.Verdict != injector.Failed || a.Phase != "after" || a.Result == injector.Pending {
 		t.Errorf("%s, recovery check %+v: want failed, and the check recorded", r.Verdict, a)
 	}
