@@ -103,7 +103,8 @@ func TestChaos_AbortCutsSleepsShort(t *testing.T) {
 		{"switch", func() { poller.Halt("SIGUSR1") }, func() { _ = poller.Resume() }},
 		{"file", func() { _ = os.WriteFile(file, nil, 0o600) }, func() {
 			_ = os.Remove(file)
-			for end := time.Now().Add(10 * time.Second); h.table.Halted() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			// Asked of the poller, which arms its own plan before it says so.
+			for end := time.Now().Add(10 * time.Second); poller.Stats().Halted && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			}
 		}},
 		{"caps", func() { h.table.SetCaps(fault.Caps{MaxPPM: 1}) }, func() { h.table.SetCaps(fault.Caps{}) }},

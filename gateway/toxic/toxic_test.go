@@ -152,6 +152,16 @@ func TestToxics(t *testing.T) {
 				t.Errorf("%d bytes after %v, %v; want about 0.5 s less the first piece", len(got), took, err)
 			}
 		}},
+		{"bandwidth in pieces", "bandwidth", "downstream", toxiproxy.Attributes{"rate": 10}, func(t *testing.T, c *net.TCPConn) {
+			begin := time.Now()
+			_, _ = c.Write(bytes.Repeat([]byte("x"), 4000))
+			for n := 0; n < 4000; {
+				k, err := c.Read(make([]byte, 4000))
+				if n += k; err != nil || time.Since(begin) < time.Duration(n-1000)*100*time.Microsecond-10*time.Millisecond {
+					t.Fatalf("%d bytes after %v, %v: too many at once", n, time.Since(begin), err)
+				}
+			}
+		}},
 		{"slicer", "slicer", "downstream", toxiproxy.Attributes{"average_size": 100, "size_variation": 50, "delay": 1000}, func(t *testing.T, c *net.TCPConn) {
 			_, _ = c.Write(bytes.Repeat([]byte("x"), 10_000))
 			reads, n := 0, 0
@@ -259,6 +269,33 @@ func TestChaos_C3_C4(t *testing.T) {
 	w.poison(t, p, "latency", "downstream", 1, toxiproxy.Attributes{"latency": 150})
 	if got, took, err := echo(open, "hello"); got != "hello" || took < 150*time.Millisecond {
 		t.Errorf("%q after %v, %v: it was open before", got, took, err)
+	}
+}
+
+// Who lost bytes to a timeout that is gone is cut: what comes next would follow on a
+// hole.
+func TestRemovedTimeoutCutsWhoLostBytes(t *testing.T) {
+	w := newWorld(t, fault.Caps{})
+	p := w.proxy(t, "hole")
+	lost, silent := dial(t, p.Listen), dial(t, p.Listen)
+	if _, _, err := echo(silent, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	w.poison(t, p, "timeout", "upstream", 1, toxiproxy.Attributes{"timeout": 0})
+	_, _ = io.WriteString(lost, "gone")
+	_ = lost.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if _, err := lost.Read(make([]byte, 1)); err == nil {
+		t.Fatal("it went by")
+	}
+	if err := p.RemoveToxic("timeout_upstream"); err != nil {
+		t.Fatal(err)
+	}
+	_ = lost.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := lost.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("%v, want an end", err)
+	}
+	if got, _, err := echo(silent, "hello"); got != "hello" || err != nil {
+		t.Errorf("%q, %v: it lost nothing", got, err)
 	}
 }
 
