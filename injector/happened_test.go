@@ -170,6 +170,54 @@ func TestNoWorseThan(t *testing.T) {
 	}
 }
 
+// Newcombe's own example, 56 of 70 beside 48 of 80: 0.0524 to 0.3339 at 1.96
+// standard deviations, and with the 1.645 of one side as here.
+func TestWorse(t *testing.T) {
+	least, most := worse(56, 70, 48, 80)
+	if math.Abs(least-0.07655) > 1e-4 || math.Abs(most-0.31365) > 1e-4 {
+		t.Errorf("%.4f to %.4f", least, most)
+	}
+	back, forth := worse(48, 80, 56, 70)
+	if math.Abs(back+most) > 1e-12 || math.Abs(forth+least) > 1e-12 {
+		t.Errorf("the other way round %.4f to %.4f", back, forth)
+	}
+}
+
+// A drill whose routes have no names yet must not become one on all routes.
+func TestUnnamedRoutesMakeNoRule(t *testing.T) {
+	sc := scenario.Scenario{Target: scenario.Target{Service: "points", Calls: []scenario.Call{{Method: "GET", Path: "/"}}},
+		Sample: scenario.Sample{PPM: 1}, Faults: []scenario.Fault{{ID: "f", Rule: fault.Fault{Kind: fault.Refuse}}}}
+	if got := Faults(Run{ID: "r", State: Injecting}, sc); got != nil {
+		t.Errorf("%+v", got)
+	}
+	sc.Target.Calls = nil
+	if got := Faults(Run{ID: "r", State: Injecting}, sc); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Beside the baseline, and beside those that the share has spared.
+func TestWhatIsComparedWith(t *testing.T) {
+	r := &replay{counts: map[string]map[time.Time]*Point{}, now: at(600)}
+	r.count("points", at(-30), Point{Good: 90, Bad: 10})
+	r.count("points", at(30), Point{Good: 60, Bad: 40})
+	d := drive{Engine: New(Config{Ledger: r}), run: ran(), now: at(960)}
+	o := Observations{Parts: []Part{{Phase: "during", Cohort: scenario.Control, Good: 7, Bad: 3}, {Phase: "during", Cohort: scenario.Exposed, Good: 1, Bad: 2}, {Phase: "steady", Cohort: scenario.Control, Good: 5}}}
+	for _, tt := range []struct {
+		a    scenario.Assertion
+		want [4]int64
+	}{
+		{scenario.Assertion{Measure: scenario.ErrorRate, Service: "points", Against: scenario.AgainstBaseline}, [4]int64{60, 40, 90, 10}},
+		{scenario.Assertion{Measure: scenario.ErrorRate, Service: "points", Against: scenario.AgainstControl, Cohort: scenario.Exposed}, [4]int64{1, 2, 7, 3}},
+		{scenario.Assertion{Measure: scenario.ErrorRate, Service: "points", Cohort: scenario.Control}, [4]int64{7, 3, 0, 0}},
+	} {
+		s, err := d.seen(t.Context(), "during", tt.a, o)
+		if got := [4]int64{s.Good, s.Bad, s.RefGood, s.RefBad}; err != nil || got != tt.want {
+			t.Errorf("%+v: %v, %v, want %v", tt.a, got, err, tt.want)
+		}
+	}
+}
+
 // The whole-number decision is that of the bound which is shown.
 func TestBeyondIsTheWilsonBound(t *testing.T) {
 	for _, n := range []int64{1, 29, 30, 1000, 1_000_000_000_000} {

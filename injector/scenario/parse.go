@@ -97,6 +97,16 @@ func Decode(d conf.Document, log *conf.Log) Scenario {
 
 // agree looks at what two parts of a document say together.
 func (s *Scenario) agree(m *conf.Map) {
+	hypothesis := m.Get("hypothesis")
+	for phase, list := range map[string][]Assertion{"steady": s.Steady, "during": s.During, "after": s.After} {
+		for i, a := range list {
+			// Only requests of the target are known to be hit, spared or left out.
+			if a.Cohort == "" || a.Service == "" || s.Target.Service == "" || a.Service == s.Target.Service || !hypothesis.IsMap() {
+				continue
+			}
+			hypothesis.Map().Get(phase).List()[i].Errorf("must be of the target %s where a cohort is looked at, got %s", s.Target.Service, a.Service)
+		}
+	}
 	for i, f := range m.Get("faults").List() {
 		if i >= len(s.Faults) {
 			return
