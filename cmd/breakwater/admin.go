@@ -218,8 +218,9 @@ func tokenRevoke(io streams) *cobra.Command {
 }
 
 func newAudit(io streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "prove the audit's chain"}
+	cmd := &cobra.Command{Use: "audit", Short: "list the audit, prove its chain"}
 	var set settings
+	var contains string
 	verify := &cobra.Command{
 		Use: "verify", Short: "walk the audit's hash chain from its first row",
 		Long: "Exit code 0: the chain holds, 1: a row was altered or is missing,\n" +
@@ -234,6 +235,13 @@ func newAudit(io streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if contains != "" {
+					if held, err := auditHolds(cmd.Context(), store.New(db), contains); err != nil {
+						return err
+					} else if !held {
+						return exit(exitNo, fmt.Errorf("no row has the hash %s: the audit was cut off before it", contains))
+					}
+				}
 				_, err = fmt.Fprintf(io.out, "%d rows, unbroken; the last hash is %s\n", done.Rows, dash(done.Last))
 				return err
 			})
@@ -241,7 +249,8 @@ func newAudit(io streams) *cobra.Command {
 	}
 	set.stateFlags(verify.Flags())
 	set.dbFlag(verify.Flags())
-	cmd.AddCommand(verify)
+	verify.Flags().StringVar(&contains, "contains", "", "a hash that was noted elsewhere and must still be there, or the end was cut off")
+	cmd.AddCommand(auditLs(io), verify)
 	return cmd
 }
 
