@@ -59,7 +59,7 @@ func TestUsageErrors(t *testing.T) {
 		{"experiment ls --bogus", "unknown flag"},
 		{"token bogus", "must be create, ls or revoke"},
 		{"slo bogus", "must be backtest, correct, export, import, ls, recompute, report, rules, show or why"},
-		{"audit bogus", "must be verify"},
+		{"audit bogus", "must be ls or verify"},
 		{"gameday", "must be ls"},
 		{"completion bogus", `unknown verb "bogus"`},
 		{"gate order --on-unknown foo", `--on-unknown: must be allow or deny, got "foo"`},
