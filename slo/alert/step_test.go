@@ -221,3 +221,58 @@ func FuzzStep(f *testing.F) {
 		}
 	})
 }
+
+// What is worth a line, at its very limits.
+func TestLimitsOfAContext(t *testing.T) {
+	e := Evidence{Bad: 1000, Total: 100_000, Facets: []Facet{
+		{"rack", "just", 300, 20_000}, {"caller", "few", 299, 100}, {"tenant", "flat", 400, 27_000}, {"route", "two", 2, 2}}}
+	got := concentrations(e)
+	if len(got) != 1 || got[0].Value != "just" || got[0].LiftMilli != 1500 {
+		t.Errorf("%+v", got)
+	}
+	lines := moved([]Moved{{"double", 40, 1000, 200, 10_000}, {"less", 38, 1000, 200, 10_000}, {"rare", 9, 1000, 1, 10_000}, {"new", 50, 1000, 0, 10_000}, {"few", 2, 10, 0, 10}})
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "upstream new: ") || !strings.HasPrefix(lines[1], "upstream double x2 ") {
+		t.Errorf("%q", lines)
+	}
+	o := promise(999_000_000)
+	for _, tt := range []struct {
+		bad, valid int64
+		want       bool
+	}{{10, 20, true}, {10, 21, false}, {9, 9, false}, {1000, 2001, false}} {
+		if got := absolute(o, slo.Burn{Bad: tt.bad, Valid: tt.valid}); got != tt.want {
+			t.Errorf("%d of %d: %v", tt.bad, tt.valid, got)
+		}
+	}
+}
+
+// What comes back within the hour is the same incident, and is held open longer.
+func TestAFlappingIncidentIsHeldLonger(t *testing.T) {
+	w := newTown(t, promise(999_500_000), time.Minute)
+	w.base = slo.Tally{Good: 100_000_000}
+	for range 60 {
+		w.count(1000, 0)
+	}
+	var holds []time.Duration
+	for range 3 {
+		for range 3 {
+			w.count(0, 1000)
+			w.look()
+		}
+		failed := w.now
+		for len(w.open()) > 0 {
+			w.count(1000, 0)
+			w.look()
+		}
+		holds = append(holds, w.now.Sub(failed))
+		w.count(1000, 0)
+	}
+	n := 0
+	for _, i := range w.state.Incidents {
+		if i.Class == Errors {
+			n++
+		}
+	}
+	if n != 1 || holds[1]-holds[0] != 15*time.Minute || holds[2]-holds[1] != 30*time.Minute {
+		t.Errorf("%d incidents, held for %v", n, holds)
+	}
+}

@@ -373,6 +373,21 @@ func TestMemoryStandsInWhileControlIsAway(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, last.Reasons, err)
 		}
 	}
+	// An answer that rests on an override is signed, too, and never stands in.
+	override := d
+	override.Override, override.Signature, override.raw = new(string), nil, nil
+	if override.Signature, err = key.Sign(override); err != nil {
+		t.Fatal(err)
+	}
+	if override.raw, err = json.Marshal(override); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Keep(override); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Last(r, noon); err == nil || !strings.Contains(err.Error(), "override") {
+		t.Errorf("an answer by override stands in: %v", err)
+	}
 	altered := strings.Replace(string(d.raw), `"allow"`, `"deny" `, 1)
 	if err := write(m.file(d.question()), []byte(altered)); err != nil {
 		t.Fatal(err)
