@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 )
@@ -119,11 +120,8 @@ func Single(body []byte) error {
 	if err := single(dec, 0); err != nil {
 		return err
 	}
-	if dec.More() {
-		return fmt.Errorf("JSON: more than one value")
-	}
-	if _, err := dec.Token(); err == nil {
-		return fmt.Errorf("JSON: more than one value")
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("JSON: more than one value")
 	}
 	return nil
 }
