@@ -49,10 +49,7 @@ func TestReliability_F11(t *testing.T) {
 	svc := exchange.Chain(null{}, Layer(tab, Site{Service: "points", Route: "r"}))
 	x := try("")
 	buckets := make([]int, 50)
-	n := 1_000_000
-	if raceEnabled {
-		n /= 10
-	}
+	const n = 1_000_000
 	inside := n / 4
 	hit, off := 0, 0
 	for i := range n {

@@ -1,5 +1,0 @@
-//go:build race
-
-package fault
-
-const raceEnabled = true
