@@ -109,6 +109,9 @@ func (d *drive) scheduled(ctx context.Context) error {
 		}
 	}
 	if no := d.skewed(ctx); no.Reason != "" {
+		if d.now.Sub(d.run.DueAt) < skewPatience {
+			return nil
+		}
 		return d.move(ctx, Skip, Move{Reason: string(no.Reason), Text: no.Text})
 	}
 	facts, err := d.facts(ctx, d.sc, d.now, d.run.ID)
@@ -129,6 +132,11 @@ func (d *drive) scheduled(ctx context.Context) error {
 // maxSkew is how far a gateway's clock may be from ours: its events could else not
 // be told to be before or after.
 const maxSkew = 2 * time.Second
+
+// skewPatience is how long a start waits for clocks to agree: word of a gateway
+// that waited for a control to come up looks as if its clock were slow, until the
+// next one, a few seconds later.
+const skewPatience = 30 * time.Second
 
 func (d *drive) skewed(ctx context.Context) Stop {
 	all, err := d.cfg.Ledger.Gateways(ctx)

@@ -189,12 +189,35 @@ func TestSkewedClocksKeepARunFromStarting(t *testing.T) {
 	d := newDrill(t)
 	e, g := d.engine(nil), newGateway("gw")
 	d.poll(e, g)
-	r := g.receipt()
-	r.NowMS = d.at.Add(-2100 * time.Millisecond).UnixMilli()
-	d.must(d.SaveReceipt(t.Context(), d.at, r))
+	apart := func() {
+		t.Helper()
+		r := g.receipt()
+		r.NowMS = d.at.Add(-2100 * time.Millisecond).UnixMilli()
+		d.must(d.SaveReceipt(t.Context(), d.at, r))
+	}
+	apart()
 	id := d.start(e, slowPoints).ID
 	d.tick(e)
-	if r := d.run(id); r.State != injector.Skipped || r.Reason != string(injector.BySkew) {
+	// One word may have waited for a control to come up: the next one tells.
+	if r := d.run(id); r.State != injector.Scheduled {
+		t.Errorf("%s (%s) at the first word, want still scheduled", r.State, r.Reason)
+	}
+	d.poll(e, g)
+	d.tick(e)
+	if r := d.run(id); r.State != injector.Arming {
+		t.Errorf("%s (%s) with clocks that agree, want arming", r.State, r.Reason)
+	}
+	if rec := ask(mux(e), "POST", "/api/v1/experiments/"+id+"/abort", "", ""); rec.Code != 200 {
+		t.Fatalf("abort: %d %s", rec.Code, rec.Body)
+	}
+	d.until(e, id, injector.Aborted, g)
+
+	apart()
+	late := d.start(e, slowPoints).ID
+	d.pass(31 * time.Second)
+	apart()
+	d.tick(e)
+	if r := d.run(late); r.State != injector.Skipped || r.Reason != string(injector.BySkew) {
 		t.Errorf("%s (%s), want skipped for the clock", r.State, r.Reason)
 	}
 }
