@@ -170,6 +170,9 @@ func TestBalancing_OneOfThreeTenTimesSlower(t *testing.T) {
 
 // An endpoint that fails at once is not the fastest: it has under 2 %.
 func TestBalancing_FailsFast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	for _, tt := range []struct {
 		name  string
 		shape func(*config.Upstream)

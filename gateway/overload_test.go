@@ -211,6 +211,9 @@ func fiveTimes(t *testing.T, kind concurrency.Kind) {
 // admitted takes at most twice as long as with nobody else, and 4 s after the load
 // has gone everybody is served.
 func TestReliability_F20(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		m := newMill(t, concurrency.Vegas, func(c *config.Config) { c.Services[0].Concurrency.Max = 32 }, nil)
 		m.run(time.Second, 40, 40, 40) // the first probe is over

@@ -274,6 +274,9 @@ func answerDNS(c net.Conn, address func() [4]byte) {
 // F5 at a pace that a file on a disk does not have: every document is read and judged,
 // one after another, under load. TestReliability_F5 of the command has the figure.
 func TestReliability_F5_EveryDocument(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	marks := make([]string, 8)
 	var calls atomic.Int64
 	for i := range marks {

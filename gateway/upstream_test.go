@@ -265,6 +265,9 @@ func TestPolicies_R24(t *testing.T) {
 // F23, X183: clients that go away in the middle leave nothing behind. 2,000 for
 // the 100,000 of the figure: the machine is shared.
 func TestReliability_F23_X183(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	up := server(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if strings.HasSuffix(r.URL.Path, "/hang") {

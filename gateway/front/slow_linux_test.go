@@ -30,6 +30,9 @@ const slowServer = "BREAKWATER_SLOW_SERVER" // set in the process that serves th
 // TestReliability_F12 holds the process that serves against clients that send a
 // head byte by byte: what they cost, whether others feel it, and when they are gone.
 func TestReliability_F12(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	if os.Getenv(slowServer) != "" {
 		serveSlow(t)
 		return

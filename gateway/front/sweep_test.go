@@ -91,6 +91,9 @@ func TestClientGoneOnAnyRequest(t *testing.T) {
 
 // TestPatience: the times of a client are kept on every request of a connection.
 func TestPatience(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	const patience, early = 300 * time.Millisecond, 20 * time.Millisecond
 	big := strings.Repeat("x", 64<<20)
 	ended := make(chan retrylog.Outcome, 8)

@@ -130,6 +130,9 @@ func load(t *testing.T, address string, n int) (logged, unanswered, failed int64
 // upstream has read: nothing is sent twice in secret, and an attempt that found
 // a dead connection is not one.
 func TestReliability_F19_X128(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: part of make test, not of make check")
+	}
 	n := *attempts
 	if racing {
 		n /= 10
@@ -188,6 +191,9 @@ func TestReliability_X128_HardClose(t *testing.T) {
 }
 
 func TestPolicies_R17(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: part of make test, not of make check")
+	}
 	const overloaded = "HTTP/1.1 503 Service Unavailable\r\nX-Backend-Status: overloaded\r\nContent-Length: 1024\r\n\r\n"
 	body := strings.Repeat("x", 1<<10)
 	script := make([]string, 3000)

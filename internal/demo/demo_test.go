@@ -143,6 +143,9 @@ func post(t *testing.T, base, path, body, id string) (int, string) {
 
 // Whatever happens to points, orders are taken.
 func TestOrderSurvivesPoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: part of make test, not of make check")
+	}
 	shop, p := open(t, ShopConfig{Seed: 1, OneIn: -1})
 	for _, m := range []Mode{Fine, Failing, Overloaded, HangingUp} {
 		if err := shop.Break(Points, m); err != nil {

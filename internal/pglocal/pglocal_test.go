@@ -135,6 +135,9 @@ func kill9(t *testing.T, owner *exec.Cmd) {
 }
 
 func TestDataSurvivesARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: part of make test, not of make check")
+	}
 	dir := home(t)
 	c := start(t, dir)
 	ask(t, c, `create table kept as select 'yes'::text as v`)
@@ -287,6 +290,9 @@ func TestForeignDataIsNotTouched(t *testing.T) {
 }
 
 func TestWhatPostgresSaidIsInTheError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: part of make test, not of make check")
+	}
 	cfg := config(home(t))
 	cfg.Settings = append(cfg.Settings, "no_such_setting=1")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -123,6 +123,9 @@ func newLoad(cfg concurrency.Config, b *backend, changed func(retrylog.Transitio
 // and a few seconds after the load has gone everybody is served. The seconds are
 // fake, so that a busy machine changes nothing.
 func TestOverload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of its own: part of make test, not of make check")
+	}
 	queue := func(c concurrency.Config) concurrency.Config {
 		c.Queue, c.QueueWait = 16, 50*time.Millisecond
 		return c
