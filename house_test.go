@@ -47,6 +47,8 @@ var edges = map[string]string{
 	"slo/...":           "slo/... internal/auth internal/retrylog internal/histogram internal/conf",
 	"injector":          "injector/... gateway/plan gateway/policy/fault gateway/explain internal/retrylog internal/histogram internal/conf",
 	"injector/scenario": "injector/cron gateway/plan gateway/policy/fault internal/conf",
+	"injector/search":   "",
+	"injector/foreign":  "injector/scenario gateway/policy/fault internal/conf",
 	"web/...": `web/... slo/... injector/... gateway/plan gateway/policy/fault gateway/contract gateway/explain scenarios
 		internal/auth internal/retrylog internal/histogram internal/conf`,
 
