@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"maps"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"breakwater/internal/demo"
@@ -14,16 +14,15 @@ import (
 type twin struct {
 	w       *world
 	book    *demo.Ledger
-	text    *bytes.Buffer
+	answers *answerBook
 	process *process
 	traffic func()
-	log     gatewayLog
 }
 
 func (w *world) newTwin(rate float64) *twin {
 	w.t.Helper()
-	tw := &twin{w: w, text: &bytes.Buffer{}}
-	tw.book = demo.NewLedger(tw.text)
+	tw := &twin{w: w, answers: &answerBook{}}
+	tw.book = demo.NewLedger(tw.answers)
 	tw.process = w.alone("twin", filepath.Join(w.dir, "config"), "twin data", "twin admin")
 	tr := demo.NewTraffic(demo.TrafficConfig{Seed: 8, Gateway: w.url["twin data"], Rate: rate, Ledger: tw.book, Prefix: "twin"})
 	tw.traffic = w.background(tr.Run)
@@ -34,22 +33,24 @@ func (tw *twin) stop() {
 	tw.w.t.Helper()
 	tw.traffic()
 	tw.process.stop()
-	tw.log = tw.w.loggedIn("twin-state")
-}
-
-func (tw *twin) answers(t *testing.T) (all []demo.Answer) {
-	t.Helper()
-	if err := tw.book.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := demo.ReadAnswers(tw.text, func(a demo.Answer) { all = append(all, a) }); err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 func union(a, b map[string]bool) map[string]bool {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
+}
+
+// answerBook keeps what a ledger writes, to be read while it goes on.
+type answerBook struct{ lockedBuffer }
+
+// read gives all whole answers so far; flush the ledger before.
+func (b *answerBook) read(t *testing.T) (all []demo.Answer) {
+	t.Helper()
+	text := b.String()
+	text = text[:strings.LastIndexByte(text, '\n')+1]
+	if err := demo.ReadAnswers(strings.NewReader(text), func(a demo.Answer) { all = append(all, a) }); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -133,7 +132,7 @@ type world struct {
 	dsn     string
 	db      *pgxpool.Pool
 	shop    *demo.Shop
-	answers *bytes.Buffer // NDJSON of every answer; read it after the traffic ended
+	answers *answerBook // every answer the traffic got
 	book    *demo.Ledger
 	gateway *process
 	control *process
@@ -150,7 +149,7 @@ type worldConfig struct {
 // both are ready.
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), answers: &bytes.Buffer{}, url: map[string]string{}, began: time.Now()}
+	w := &world{t: t, dir: t.TempDir(), answers: &answerBook{}, url: map[string]string{}, began: time.Now()}
 	w.book = demo.NewLedger(w.answers)
 	w.pgCfg = pglocal.Config{Dir: filepath.Join(w.dir, "pg"), Settings: []string{"fsync=off", "shared_buffers=64MB"}, Log: slog.New(slog.DiscardHandler)}
 	w.startDatabase()
@@ -175,6 +174,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs["gateway.yaml"] = patient(t, docs["gateway.yaml"])
 	if cfg.docs != nil {
 		cfg.docs(docs)
 	}
@@ -208,6 +208,24 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.gateway.start()
 	w.ready("control", "admin")
 	return w
+}
+
+// patient gives every request of the demo's documents so much time that a machine
+// which stands still for seconds makes none fail.
+func patient(t *testing.T, doc []byte) []byte {
+	t.Helper()
+	text := string(doc)
+	for _, limit := range [][2]string{
+		{"connect_timeout: 500ms", "connect_timeout: 10s"},
+		{"timeout: 9s", "timeout: 60s"}, {"timeout: 3s", "timeout: 60s"},
+		{"per_try_timeout: 2700ms", "per_try_timeout: 30s"}, {"per_try_timeout: 800ms", "per_try_timeout: 15s"},
+	} {
+		if !strings.Contains(text, limit[0]) {
+			t.Fatalf("the demo's documents have no %q any more", limit[0])
+		}
+		text = strings.ReplaceAll(text, limit[0], limit[1])
+	}
+	return []byte(text)
 }
 
 func (w *world) startDatabase() {
