@@ -25,8 +25,8 @@ import (
 var edges = map[string]string{
 	"cmd/breakwater": "...",
 	// Values that everybody may hold.
-	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile": "",
-	"migrations scenarios deploy/... injector/cron gateway/internal/window":              "",
+	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile":    "",
+	"migrations scenarios deploy/... injector/cron injector/search gateway/internal/window": "",
 
 	// The data plane knows no control code, and its policies not one another.
 	"gateway":                               "gateway/... internal/retrylog internal/histogram internal/conf",
@@ -43,12 +43,10 @@ var edges = map[string]string{
 	"gateway/source gateway/contract":       "internal/conf internal/retrylog",
 
 	// Of the gateway, control may know what it tells it, and plain values.
-	"slo":               "internal/retrylog internal/histogram internal/conf",
-	"slo/...":           "slo/... internal/auth internal/retrylog internal/histogram internal/conf",
-	"injector":          "injector/... gateway/plan gateway/policy/fault gateway/explain internal/retrylog internal/histogram internal/conf",
-	"injector/scenario": "injector/cron gateway/plan gateway/policy/fault internal/conf",
-	"injector/search":   "",
-	"injector/foreign":  "injector/scenario gateway/policy/fault internal/conf",
+	"slo":                                "internal/retrylog internal/histogram internal/conf",
+	"slo/...":                            "slo/... internal/auth internal/retrylog internal/histogram internal/conf",
+	"injector":                           "injector/... gateway/plan gateway/policy/fault gateway/explain internal/retrylog internal/histogram internal/conf",
+	"injector/scenario injector/foreign": "injector/cron injector/scenario gateway/plan gateway/policy/fault internal/conf",
 	"web/...": `web/... slo/... injector/... gateway/plan gateway/policy/fault gateway/contract gateway/explain scenarios
 		internal/auth internal/retrylog internal/histogram internal/conf`,
 
