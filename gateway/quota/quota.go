@@ -33,7 +33,7 @@ type Config struct {
 	// Dial opens connections; nil: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	Budget   time.Duration // of a call; 50 ms
+	Budget   time.Duration // of a call; 30 ms
 	Late     time.Duration // after which a call under way counts as slow; 10 ms
 	Failures int           // in a row, after which no calls are made; 3
 	Skip     time.Duration // for how long; 1 s

@@ -70,8 +70,9 @@ func (c QuotaConfig) share() Rate {
 	return Rate{Tokens: c.Rate.Tokens, Per: c.Rate.Per * time.Duration(n), Burst: max((c.Rate.Burst+n-1)/n, 1)}
 }
 
-// MaxWait is the longest that a request waits for a quota store.
-const MaxWait = 50 * time.Millisecond
+// MaxWait is the longest that a request waits for a quota store: half of what it
+// may be late by, so that the other half is left for a machine that is busy.
+const MaxWait = 30 * time.Millisecond
 
 const (
 	// A busy key takes the tokens of leaseTime in advance, so that most of its
