@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"breakwater/slo/freeze"
 )
 
 // Refused is an answer that was no decision: a bad question, a missing token.
@@ -26,10 +29,9 @@ func (r *Refused) Error() string {
 // Ask puts r to the gate of the control at base. An error means there is no
 // decision; ExitCode knows what that is worth.
 func Ask(ctx context.Context, base, token string, r Request) (Decision, error) {
-	var d Decision
 	u, err := url.Parse(strings.TrimSuffix(base, "/") + "/api/v1/gate/decision")
 	if err != nil {
-		return d, fmt.Errorf("address of control: %w", err)
+		return Decision{}, fmt.Errorf("address of control: %w", err)
 	}
 	q := url.Values{"service": {r.Service}}
 	for name, value := range map[string]string{"env": r.Env, "kind": string(r.Kind), "ref": r.Ref,
@@ -39,11 +41,44 @@ func Ask(ctx context.Context, base, token string, r Request) (Decision, error) {
 		}
 	}
 	u.RawQuery = q.Encode()
+	return put(ctx, http.MethodGet, u.String(), token, nil)
+}
+
+// Platform is a question that a part of ours asks on behalf of a platform, with
+// what it has seen there for itself. Only our own machines may ask it: whoever
+// could send a proof would need none.
+type Platform struct {
+	Service     string       `json:"service"`
+	Env         string       `json:"env"`
+	Kind        Kind         `json:"kind"`
+	Ref         string       `json:"ref"`
+	Incident    string       `json:"incident,omitempty"`
+	Attestation string       `json:"attestation,omitempty"`
+	Once        string       `json:"once,omitempty"`
+	Seen        freeze.Proof `json:"seen,omitempty"`
+	// DryRun asks without any effect: nothing is used up or kept.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// AskPlatform puts r to the gate of the control at base, with r.Seen.
+func AskPlatform(ctx context.Context, base, token string, r Request, dryRun bool) (Decision, error) {
+	body, err := json.Marshal(Platform{r.Service, r.Env, r.Kind, r.Ref, r.Incident, r.Attestation, r.Once, r.Seen, dryRun})
+	if err != nil {
+		return Decision{}, fmt.Errorf("ask the gate: %w", err)
+	}
+	return put(ctx, http.MethodPost, strings.TrimSuffix(base, "/")+"/api/v1/gate/platform", token, body)
+}
+
+func put(ctx context.Context, method, address, token string, question []byte) (Decision, error) {
+	var d Decision
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(question))
 	if err != nil {
 		return d, fmt.Errorf("ask the gate: %w", err)
+	}
+	if len(question) > 0 {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)

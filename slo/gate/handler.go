@@ -89,20 +89,43 @@ func (g *Gate) Answer(ctx context.Context, r Request) Decision {
 	return d
 }
 
+// Look decides r as Answer would, and has no effect: no override is used, nothing
+// is kept, and the decision has no id.
+func (g *Gate) Look(r Request) Decision {
+	now := g.cfg.Now().UTC().Truncate(time.Microsecond)
+	if g.cfg.Book == nil {
+		return Decide(r, g.cfg.Source.Statuses(), g.cfg.Policy, now)
+	}
+	r, note := g.attested(r, now)
+	return noted(Judge(r, Facts{Statuses: g.cfg.Source.Statuses(), Known: g.cfg.Book.Known()}, now), note)
+}
+
+// attested looks at the attestation of r; the note says why it proves nothing.
+func (g *Gate) attested(r Request, now time.Time) (_ Request, note string) {
+	key, ok := g.cfg.Book.Key()
+	if !ok || r.Attestation == "" {
+		return r, ""
+	}
+	if _, err := key.Attested(r.Attestation, r.Service, r.Env, r.Kind, r.Ref, now); err != nil {
+		return r, fmt.Sprintf("The attestation proves nothing: %v.", err)
+	}
+	r.Seen = freeze.Attested
+	return r, ""
+}
+
+func noted(d Decision, note string) Decision {
+	if note != "" && d.Decision != Allow {
+		d.Reasons = append(d.Reasons, note)
+	}
+	return d
+}
+
 func (g *Gate) judge(ctx context.Context, r Request, id string, now time.Time) Decision {
 	statuses := g.cfg.Source.Statuses()
 	if g.cfg.Book == nil {
 		return Decide(r, statuses, g.cfg.Policy, now)
 	}
-	note := ""
-	if key, ok := g.cfg.Book.Key(); ok && r.Attestation != "" {
-		_, err := key.Attested(r.Attestation, r.Service, r.Env, r.Kind, r.Ref, now)
-		if err == nil {
-			r.Seen = freeze.Attested
-		} else {
-			note = fmt.Sprintf("The attestation proves nothing: %v.", err)
-		}
-	}
+	r, note := g.attested(r, now)
 	facts := Facts{Statuses: statuses, Known: g.cfg.Book.Known()}
 	d := Judge(r, facts, now)
 	// What is known may be a second old, so the override itself has the last word.
@@ -125,10 +148,7 @@ func (g *Gate) judge(ctx context.Context, r Request, id string, now time.Time) D
 		}
 		d = Judge(r, facts, now)
 	}
-	if note != "" && d.Decision != Allow {
-		d.Reasons = append(d.Reasons, note)
-	}
-	return d
+	return noted(d, note)
 }
 
 // sign signs d, where there is a key. An answer without a signature is as good
@@ -157,7 +177,7 @@ func (g *Gate) Handler() http.Handler {
 			auth.Problem(w, http.StatusMethodNotAllowed, "method", "the gate answers GET only")
 			return
 		}
-		q, err := ask(r)
+		q, err := Question(r.URL.Query())
 		if err != nil {
 			auth.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
 			return
@@ -176,35 +196,6 @@ func (g *Gate) Handler() http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		_, _ = w.Write(append(body, '\n')) // the client may have gone
 	})
-}
-
-// longest is the most bytes of a parameter.
-const longest = 256
-
-func ask(r *http.Request) (Request, error) {
-	v := r.URL.Query()
-	for name, values := range v {
-		switch {
-		case !slices.Contains([]string{"service", "env", "kind", "ref", "incident", "attestation", "once"}, name):
-			return Request{}, fmt.Errorf("%.40q is no parameter; there are service, env, kind, ref, incident, attestation and once", name)
-		case len(values) > 1:
-			return Request{}, fmt.Errorf("%s: must be given once, got it %d times", name, len(values))
-		case len(values[0]) > longest && name != "attestation" || len(values[0]) > 4096 || strings.ContainsFunc(values[0], func(c rune) bool { return c < ' ' }):
-			return Request{}, fmt.Errorf("%s: must be at most %d bytes of plain text", name, longest)
-		}
-	}
-	q := Request{Service: v.Get("service"), Env: v.Get("env"), Kind: Kind(v.Get("kind")), Ref: v.Get("ref"),
-		Incident: v.Get("incident"), Attestation: v.Get("attestation"), Once: v.Get("once")}
-	if q.Service == "" {
-		return q, fmt.Errorf("service: must be given")
-	}
-	if q.Kind == "" {
-		q.Kind = Feature
-	}
-	if !slices.Contains(Kinds(), q.Kind) {
-		return q, fmt.Errorf("kind: must be one of %v, got %.40q", Kinds(), q.Kind)
-	}
-	return q, nil
 }
 
 // newID is "d-", the time and chance: ids sort by when they were made.

@@ -25,7 +25,7 @@ func TestMemoryStandsInWhileControlIsAway(t *testing.T) {
 		_, _ = w.Write([]byte(`{"public_key":"` + key.Public() + `"}`))
 	})
 	mux.HandleFunc("/api/v1/gate/decision", func(w http.ResponseWriter, r *http.Request) {
-		q, err := ask(r)
+		q, err := Question(r.URL.Query())
 		if err != nil {
 			t.Error(err)
 		}
