@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -221,6 +222,9 @@ func (p *Pool) dial(x *exchange.Exchange, s *shelf) (*conn, error) {
 	ue.Unprocessed = true
 	if ctx.Err() != nil || isTimeout(err) {
 		ue.Kind, ue.Err = exchange.ConnectTimeout, context.DeadlineExceeded
+		if dns, ok := errors.AsType[*net.DNSError](err); ok { // it is the name that was waited for
+			ue.Err = fmt.Errorf("%w: %w", context.DeadlineExceeded, dns)
+		}
 	}
 	return nil, ue
 }

@@ -112,6 +112,7 @@ func (e *enc) try(t *Try) {
 	if t.CutShort {
 		e.bool("cut_short", true)
 	}
+	e.optStr("cause", t.Cause)
 	e.close()
 }
 

@@ -103,6 +103,9 @@ type Try struct {
 	PlannedUS int64  `json:"planned_us,omitempty"`
 	ActualUS  int64  `json:"actual_us,omitempty"`
 	CutShort  bool   `json:"cut_short,omitempty"`
+	// Cause says why no connection could be made, where that is known: dns, refused
+	// or unreachable.
+	Cause string `json:"cause,omitempty"`
 	// Agreed is no part of the line: it marks, from 1, which answer of its
 	// upstream's contract this was, for whoever compares what became of it.
 	Agreed int32 `json:"-"`

@@ -22,7 +22,7 @@ func full() []Record {
 			Service: "order", Route: "order-create", Upstream: "order", Method: "POST", Caller: "web", Tenant: "t", Tier: "critical",
 			Tries: []Try{
 				{Endpoint: "127.0.0.1:1", Status: 503, LatencyUS: 12, Reason: "status_code_match=503", Skip: "deadline", Fault: "f1", PlannedUS: 5, ActualUS: 6, CutShort: true},
-				{Endpoint: "127.0.0.1:2", Kind: "dial", LatencyUS: 40, WaitMS: 250},
+				{Endpoint: "127.0.0.1:2", Kind: "dial", LatencyUS: 40, WaitMS: 250, Cause: "dns"},
 			},
 			FirstStatus: 503, Status: 200, Outcome: OK, Timeout: "try", Reason: "status_code_match", Skip: "max_retries",
 			RetryWaitMS: 250, LatencyUS: 300_000, BodyComplete: true, Degraded: "last_good", Refusal: "limiter:rate",

@@ -71,25 +71,26 @@ on conflict (service, env, upstream, status, reason, experiment, at) do update s
 // what each of them brings.
 const addFacetsSQL = `
 with fresh as (
-    select service, env, dimension, value, at, good, bad, chaos_bad, total
+    select service, env, dimension, value, at, good, bad, chaos_bad, total, throttled
     from unnest(@service::text[], @env::text[], @dimension::text[], @value::text[], @at::timestamptz[],
-        @good::bigint[], @bad::bigint[], @chaos_bad::bigint[], @total::bigint[])
-        as f (service, env, dimension, value, at, good, bad, chaos_bad, total)
+        @good::bigint[], @bad::bigint[], @chaos_bad::bigint[], @total::bigint[], @throttled::bigint[])
+        as f (service, env, dimension, value, at, good, bad, chaos_bad, total, throttled)
 ), room as (
     select d.service, d.env, d.dimension, d.at, (
         select count(*) from facet_minute f where f.service = d.service and f.env = d.env and f.at = d.at and f.dimension = d.dimension
     ) as have from (select distinct service, env, dimension, at from fresh) d
 ), placed as (
-    select f.service, f.env, f.dimension, f.at, f.good, f.bad, f.chaos_bad, f.total,
+    select f.service, f.env, f.dimension, f.at, f.good, f.bad, f.chaos_bad, f.total, f.throttled,
         case when r.have < 50 or exists (select from facet_minute o where o.service = f.service and o.env = f.env
             and o.dimension = f.dimension and o.value = f.value and o.at = f.at) then f.value else 'other' end as value
     from fresh f join room r using (service, env, dimension, at)
 )
-insert into facet_minute as m (service, env, dimension, value, at, good, bad, chaos_bad, total)
-select service, env, dimension, value, at, sum(good), sum(bad), sum(chaos_bad), sum(total)
+insert into facet_minute as m (service, env, dimension, value, at, good, bad, chaos_bad, total, throttled)
+select service, env, dimension, value, at, sum(good), sum(bad), sum(chaos_bad), sum(total), sum(throttled)
 from placed group by service, env, dimension, value, at order by service, env, dimension, value, at
 on conflict (service, env, dimension, value, at) do update set
-    good = m.good + excluded.good, bad = m.bad + excluded.bad, chaos_bad = m.chaos_bad + excluded.chaos_bad, total = m.total + excluded.total`
+    good = m.good + excluded.good, bad = m.bad + excluded.bad, chaos_bad = m.chaos_bad + excluded.chaos_bad, total = m.total + excluded.total,
+    throttled = m.throttled + excluded.throttled`
 
 const keepEventsSQL = `
 insert into event (service, env, at, kind, gateway, experiment, request_id, body)
@@ -203,6 +204,7 @@ func facetArgs(rows []ingest.Facet) pgx.StrictNamedArgs {
 		"bad":       sum(func(r *ingest.Facet) int64 { return r.Bad }),
 		"chaos_bad": sum(func(r *ingest.Facet) int64 { return r.ChaosBad }),
 		"total":     sum(func(r *ingest.Facet) int64 { return r.Total }),
+		"throttled": sum(func(r *ingest.Facet) int64 { return r.Throttled }),
 	}
 }
 

@@ -20,10 +20,13 @@ const (
 	byTenant
 	byGateway
 	byRevision
+	byKind // how it failed, of those that did
+	bySkip // why a retry was not made
+	byTry  // the endpoint of each try; events are tries
 	dimensions
 )
 
-var dimensionNames = [dimensions]string{"status", "code", "endpoint", "caller", "tenant", "gateway", "revision"}
+var dimensionNames = [dimensions]string{"status", "code", "endpoint", "caller", "tenant", "gateway", "revision", "kind", "skip", "try"}
 
 // Clients choose callers and tenants, so their number is bounded.
 const (
@@ -69,6 +72,53 @@ func (s *scope) count(x *retrylog.Exchange, class Class, n int64) {
 	s.value(byTenant, x.Tenant, x, class, n)
 	s.value(byGateway, x.Gateway, x, class, n)
 	s.value(byRevision, x.Revision, x, class, n)
+	s.value(bySkip, x.Skip, x, class, n)
+	if class == Bad || class == Throttled {
+		s.value(byKind, failure(x), x, class, n)
+	}
+	for i := range x.Tries {
+		s.tried(&x.Tries[i], n)
+	}
+}
+
+// tried counts a try by itself: a retry that helped hides from all other
+// dimensions which endpoint had failed.
+func (s *scope) tried(t *retrylog.Try, n int64) {
+	if t.Endpoint == "" || t.Kind == "canceled" {
+		return // canceled says nothing of the endpoint
+	}
+	d := &s.dims[byTry]
+	if d.last == nil || d.raw != t.Endpoint {
+		d.find(t.Endpoint)
+	}
+	d.last.Total += n
+	if t.Kind != "" || t.Status >= 500 {
+		d.last.Bad += n
+	} else {
+		d.last.Good += n
+	}
+}
+
+// failure names how an exchange failed: what refused it, why there was no
+// connection, how the last try ended, or the status.
+func failure(x *retrylog.Exchange) string {
+	last := retrylog.Try{}
+	if len(x.Tries) > 0 {
+		last = x.Tries[len(x.Tries)-1]
+	}
+	switch {
+	case x.Refusal != "":
+		return x.Refusal
+	case last.Cause != "":
+		return last.Cause
+	case last.Kind != "" && last.Kind != "canceled":
+		return last.Kind
+	case x.Timeout != "":
+		return "timeout_" + x.Timeout
+	case x.Outcome == retrylog.UpstreamFailure && x.Status > 0 && x.Status < 500:
+		return "business_code"
+	}
+	return "status_" + strconv.Itoa(x.Status)
 }
 
 func (s *scope) value(dim int, v string, x *retrylog.Exchange, class Class, n int64) {
@@ -109,6 +159,8 @@ func (f *Facet) count(x *retrylog.Exchange, class Class, n int64) {
 		if x.Experiment != "" {
 			f.ChaosBad += n
 		}
+	case Throttled:
+		f.Throttled += n
 	}
 }
 

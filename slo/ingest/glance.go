@@ -102,6 +102,7 @@ func (p *glancer) try(t *retrylog.Try) {
 	if p.have(`,"cut_short":`) {
 		t.CutShort = p.bool()
 	}
+	p.optStr(`,"cause":`, &t.Cause)
 	p.need(`}`)
 }
 

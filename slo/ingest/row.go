@@ -122,6 +122,7 @@ func (k *FacetKey) compare(l *FacetKey) int {
 type Facet struct {
 	FacetKey
 	Good, Bad, ChaosBad, Total int64
+	Throttled                  int64 // in Total alone
 }
 
 func (f *Facet) add(o *Facet) {
@@ -129,6 +130,7 @@ func (f *Facet) add(o *Facet) {
 	f.Bad += o.Bad
 	f.ChaosBad += o.ChaosBad
 	f.Total += o.Total
+	f.Throttled += o.Throttled
 }
 
 // Event is a record kept by itself.

@@ -2,8 +2,10 @@ package balance
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"breakwater/gateway/exchange"
@@ -54,6 +56,7 @@ func (b *balancer) Serve(x *exchange.Exchange) error {
 		r.RetryAfter = retryAfter(x.Response.Head.Get("Retry-After"), now)
 	} else if try.Kind == "" {
 		try.Kind = string(kind(err, r.Outcome))
+		try.Cause = cause(err, try.Kind)
 	}
 	e.Observe(&b.cfg, now, r)
 	b.pool.judge(&b.cfg, e, b.endpoints, now, r)
@@ -76,6 +79,24 @@ func kind(err error, o retrylog.Outcome) exchange.Kind {
 	}
 	if o == retrylog.Timeout || o == retrylog.ClientAbort {
 		return exchange.Canceled
+	}
+	return ""
+}
+
+// cause says why there was no connection. A name that does not resolve and a host
+// that refuses are two outages with two people to call.
+func cause(err error, kind string) string {
+	if kind != string(exchange.Dial) && kind != string(exchange.ConnectTimeout) {
+		return ""
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return "dns"
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "unreachable"
 	}
 	return ""
 }
