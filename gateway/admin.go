@@ -131,6 +131,7 @@ func (g *Gateway) stats(now time.Time) any {
 	out["mirrors"] = g.mirrors.stats()
 	out["headers"], out["contracts"] = g.headers.stats(), g.deals.stats()
 	out["faults"] = faultStats(g.cfg.Faults, now)
+	out["measures"] = g.measures.stats(now)
 	s := g.now.Load()
 	if s == nil {
 		return out

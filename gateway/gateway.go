@@ -67,6 +67,7 @@ type Gateway struct {
 	metrics  *metrics
 	state    *registry
 	policies *policies
+	measures *measures
 	probes   *prober
 	mirrors  *mirrors
 	traces   *traces
@@ -106,7 +107,7 @@ func New(cfg Config) *Gateway {
 		cfg.Dial = guarded(nil)
 	}
 	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces(), headers: newHeaders(), deals: newContracts()}
-	g.probes, g.policies = newProber(g), newPolicies(g)
+	g.probes, g.policies, g.measures = newProber(g), newPolicies(g), newMeasures(g)
 	g.tallies.init()
 	g.front = front.New(front.Config{
 		Service: exchange.Func(g.serve),
@@ -141,6 +142,7 @@ func (g *Gateway) Apply(cfg config.Config) error {
 	g.now.Store(next)
 	g.state.keep(next)
 	g.policies.keep(next)
+	g.measures.settle(time.Now()) // services and routes that are new
 	g.headers.apply(&next.cfg)
 	g.deals.applied()
 	g.mirrors.keep(next)
@@ -230,6 +232,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer g.policies.close()
 	var probing sync.WaitGroup
 	probing.Go(func() { g.probes.run(ctx) })
+	probing.Go(func() { g.measures.run(ctx) })
 	defer probing.Wait()
 	defer g.mirrors.close(func(string) bool { return true })
 	for {

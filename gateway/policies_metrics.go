@@ -18,6 +18,7 @@ type policyMetrics struct {
 	shed, limited, spilled               *prometheus.Desc
 	quota, quotaLocal                    *prometheus.Desc
 	kept, keptBytes, hits, misses        *prometheus.Desc
+	measure                              *prometheus.Desc
 }
 
 func newPolicyMetrics(g *Gateway) *policyMetrics {
@@ -39,6 +40,8 @@ func newPolicyMetrics(g *Gateway) *policyMetrics {
 		shed:     desc("breakwater_shed_total", "Requests shed by tier.", "service", "tier"),
 		limited:  desc("breakwater_limiter_refused_total", "Requests over a limit, observed ones included.", "route", "reason"),
 		spilled:  desc("breakwater_limiter_spilled_total", "Decisions for keys that found no bucket of their own.", "route"),
+
+		measure: desc("breakwater_measure_active", "1 for each protective measure in force.", "service", "measure"),
 
 		quota:      desc("breakwater_quota_away", "1 while a shared quota is not asked, and the local share rules.", "quota"),
 		quotaLocal: desc("breakwater_quota_local_total", "Requests decided without the store.", "quota", "decision"),
@@ -85,6 +88,9 @@ func (m *policyMetrics) Collect(ch chan<- prometheus.Metric) {
 			_, limit := p.endpointStats(up.Name, address, now)
 			m.limit(send, limit, "", up.Name, address)
 		}
+	}
+	for at := range m.g.measures.active(now) {
+		send.gauge(m.measure, 1, at.service, at.effect)
 	}
 	m.routes(send, s, now)
 }

@@ -131,7 +131,8 @@ func (e *Desk) stop(ctx context.Context, run, actor string) error {
 }
 
 // nothing is the plan while something is being stopped and the ledger is away. It
-// carries the number that the gateway has, so that the next true plan is no older.
+// carries the number that the gateway has, so that the next true plan is no older,
+// and says nothing of measures: stopping faults takes no protection away.
 func nothing(epoch, revision int64) plan.Plan {
-	return plan.Plan{Epoch: epoch, Revision: revision, Faults: []plan.Leased{}, Measures: []plan.Measure{}}
+	return plan.Plan{Epoch: epoch, Revision: revision, Faults: []plan.Leased{}}
 }

@@ -146,6 +146,7 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 	var g *gateway.Gateway
 	poller := lease.New(lease.Config{
 		URL: controlURL, Client: toControl, Table: faults, HaltFile: filepath.Join(set.stateDir, "halt"), Rand: rand.Float64, Log: log,
+		Protect: func(held []plan.Held) { g.Protect(held) },
 		Receipt: func() plan.Receipt {
 			r := plan.Receipt{Gateway: name, Boot: sp.Boot(), Tallies: g.Tallies()}
 			r.ConfigRevision, r.ConfigHash = g.Revision()

@@ -40,6 +40,9 @@ type Config struct {
 	// Receipt gives what the Poller cannot know: gateway, boot, the configuration
 	// served, and the tallies by service and run. The Poller adds the rest.
 	Receipt func() plan.Receipt
+	// Protect is told of the measures in force with each plan that is taken: it puts
+	// them to work and ends them at their time. nil: they are only shown.
+	Protect func([]plan.Held)
 	// HaltFile stops all faults as long as it exists. Empty: none is watched.
 	HaltFile string
 	// Rand spreads the retries of many gateways; nil spreads nothing.
@@ -69,15 +72,10 @@ type Poller struct {
 	have     plan.Plan
 	sent     time.Time // when the poll was sent that brought have, or renewed it
 	refused  []plan.Armed
-	measures []measure
+	measures []plan.Held
 	lastErr  string
 	byHand   string // why a person halted; "" is no halt
 	byFile   bool
-}
-
-type measure struct {
-	plan.Measure
-	until time.Time
 }
 
 // New returns a Poller that holds no plan yet.
@@ -207,7 +205,7 @@ func (p *Poller) halted() bool { return p.byFile || p.byHand != "" }
 func (p *Poller) liveMeasures(now time.Time) []plan.Measure {
 	live := []plan.Measure{}
 	for _, m := range p.measures {
-		if now.Before(m.until) {
+		if now.Before(m.Until) {
 			live = append(live, m.Measure)
 		}
 	}

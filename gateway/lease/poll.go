@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +125,17 @@ func (p *Poller) poll(ctx context.Context, sent time.Time) (changed bool, err er
 // accept makes got the plan that holds, or refuses it whole: a control that was
 // fenced off may still be talking.
 func (p *Poller) accept(got plan.Plan, sent time.Time) (changed bool, err error) {
+	changed, err = p.take(got, sent)
+	if err == nil && p.cfg.Protect != nil {
+		p.mu.Lock()
+		held := slices.Clone(p.measures)
+		p.mu.Unlock()
+		p.cfg.Protect(held) // without the lock: it may ask for Stats
+	}
+	return changed, err
+}
+
+func (p *Poller) take(got plan.Plan, sent time.Time) (changed bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if got.Epoch < p.have.Epoch || got.Epoch == p.have.Epoch && got.Revision < p.have.Revision {
@@ -133,19 +145,26 @@ func (p *Poller) accept(got plan.Plan, sent time.Time) (changed bool, err error)
 	changed = got.Epoch != p.have.Epoch || got.Revision != p.have.Revision
 	p.have, p.sent = got, sent
 	p.arm()
-
-	p.measures = p.measures[:0]
-	for _, m := range got.Measures {
-		// Without a lease it would hold for ever once control is gone.
-		if ttl := min(m.TTLMS, plan.MeasureTTLMS); ttl > 0 {
-			p.measures = append(p.measures, measure{m, sent.Add(time.Duration(ttl) * time.Millisecond)})
-		}
+	if got.Measures != nil { // else control cannot read them now
+		p.measures = leased(got.Measures, sent)
 	}
 	if changed {
 		p.cfg.Log.Info("plan changed", "epoch", got.Epoch, "revision", got.Revision,
 			"faults", len(got.Faults), "refused", len(p.refused), "measures", len(p.measures))
 	}
 	return changed, nil
+}
+
+// leased gives measures their end. Without a lease one would hold for ever once
+// control is gone.
+func leased(all []plan.Measure, sent time.Time) []plan.Held {
+	var out []plan.Held
+	for _, m := range all {
+		if ttl := min(m.TTLMS, plan.MeasureTTLMS); ttl > 0 {
+			out = append(out, plan.Held{Measure: m, Until: sent.Add(time.Duration(ttl) * time.Millisecond)})
+		}
+	}
+	return out
 }
 
 // arm hands the plan that holds to the table. mu is held.

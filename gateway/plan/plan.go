@@ -21,9 +21,11 @@ const (
 type Plan struct {
 	// Epoch is the fence of the control that speaks: the greatest claim epoch
 	// of all runs. Revision rises with every change.
-	Epoch    int64     `json:"epoch"`
-	Revision int64     `json:"revision"`
-	Faults   []Leased  `json:"faults"`
+	Epoch    int64    `json:"epoch"`
+	Revision int64    `json:"revision"`
+	Faults   []Leased `json:"faults"`
+	// Measures null, unlike an empty list, says nothing of them: control cannot read
+	// them at the moment, and those in force keep their leases.
 	Measures []Measure `json:"measures"`
 }
 
@@ -33,15 +35,6 @@ type Leased struct {
 	Fault fault.Fault `json:"fault"`
 	TTLMS int64       `json:"ttl_ms"`
 	Hash  string      `json:"hash"`
-}
-
-// Measure is a protective action on the gateway itself.
-type Measure struct {
-	ID      string `json:"id"`
-	Kind    string `json:"kind"` // shed, limit, stop_experiments
-	Service string `json:"service"`
-	Reason  string `json:"reason"`
-	TTLMS   int64  `json:"ttl_ms"`
 }
 
 // Receipt is what a gateway says with every poll: what it had, what is armed,

@@ -70,6 +70,10 @@ type Limiter struct {
 	seed maphash.Seed
 	held atomic.Pointer[held]
 
+	// By Reconfigure and Change alone, one at a time.
+	cfg    Config
+	change Change
+
 	refused [reasons]atomic.Int64
 }
 
@@ -107,9 +111,10 @@ func New(cfg Config, now time.Time) *Limiter {
 }
 
 // Reconfigure makes cfg's rate the rate. Each bucket keeps its tokens, as many as
-// the new burst allows, unless cfg has another key.
+// the new burst allows, unless cfg has another key. A Change goes on to hold.
 func (l *Limiter) Reconfigure(cfg Config, now time.Time) {
-	l.held.Store(renew(l.held.Load(), cfg.Rate.pace(), cfg.Key, cfg.MaxKeys, l.at(now)))
+	l.cfg = cfg
+	l.held.Store(renew(l.held.Load(), l.pace(), cfg.Key, cfg.MaxKeys, l.at(now)))
 }
 
 func renew(was *held, p pace, k Key, maxKeys int, now int64) *held {

@@ -37,7 +37,7 @@ func Layer(route Tier, s *Shedder) exchange.Layer {
 			if !s.busy() {
 				return next.Serve(x)
 			}
-			switch v := s.Admit(time.Now(), t, caller, x.Event.RequestID); {
+			switch v := s.admit(time.Now(), t, caller, x.Event.RequestID, route == Critical); {
 			case v == Admitted:
 			case s.observe.Load() && v != Measure:
 				x.Observe(observed[t.rank()])

@@ -140,8 +140,14 @@ const (
 // Admit says what becomes of a request of tier t that arrives at now. caller is
 // whom it comes from, request its id.
 func (s *Shedder) Admit(now time.Time, t Tier, caller, request string) Verdict {
+	return s.admit(now, t, caller, request, false)
+}
+
+// admit is Admit; what comes for a route of tier critical is spared by measures,
+// though it may have lost its tier by being retried.
+func (s *Shedder) admit(now time.Time, t Tier, caller, request string, spared bool) Verdict {
 	rank, at := t.rank(), int64(now.Sub(s.base))
-	if rank < critical {
+	if rank < critical && !spared {
 		if floor := s.floors[rank].Load(); floor > at {
 			s.ordered[rank].Add(1)
 			return Measure
