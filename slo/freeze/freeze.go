@@ -26,6 +26,8 @@ type Policy struct {
 	Levels     slo.Policy `json:"levels"`
 	// Passes are the kinds of change that pass a freeze.
 	Passes []Pass `json:"passes"`
+	// Acts protect those who use a service while its budget is low or gone.
+	Acts []Act `json:"measures,omitempty"`
 	// OnUnknown says what an answer that nobody can give becomes, by environment;
 	// none: it stays unknown.
 	OnUnknown []Settle `json:"on_unknown,omitempty"`

@@ -66,6 +66,7 @@ func Decode(d conf.Document) Policy {
 	if n := m.Get("passes"); n.Present() {
 		p.Passes = passes(n)
 	}
+	p.Acts = acts(m.Get("measures"))
 	for _, n := range m.Get("on_unknown").List() {
 		p.OnUnknown = append(p.OnUnknown, settle(n))
 	}
