@@ -4,12 +4,10 @@
 package breakwater_test
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -72,9 +70,6 @@ var homes = map[string]string{
 	"go.opentelemetry.io/":                "gateway",
 	"database/sql":                        "migrations",
 }
-
-// vendored is what others wrote and we keep unchanged.
-var vendored = regexp.MustCompile(`(^|/)(vendor|node_modules)/`)
 
 // walk calls each for every file of the tree that could be committed.
 func walk(t *testing.T, each func(name string)) {
@@ -344,57 +339,4 @@ func assigned(f *ast.FuncDecl) []*ast.Ident {
 		return true
 	})
 	return slices.DeleteFunc(set, func(x *ast.Ident) bool { return local[x.Name] })
-}
-
-func TestTopLevel(t *testing.T) {
-	allowed := strings.Fields(`.ci .git .gitignore ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md
-		cmd deploy docs gateway go.mod go.sum house_test.go injector internal migrations scenarios slo web
-		bin .state`) // the last two are ignored by git
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if !slices.Contains(allowed, e.Name()) {
-			t.Errorf("%s: not a room of the house", e.Name())
-		}
-	}
-}
-
-// A path of one machine; put together, or this file would be the first to fail.
-var foreignPath = regexp.MustCompile(`(^|[\s"'=(:` + "`" + `])/wo` + `rk/`)
-
-var link = regexp.MustCompile(`\]\(([^)\s#]+)(#[^)\s]*)?\)`)
-
-func TestTexts(t *testing.T) {
-	walk(t, func(name string) {
-		if vendored.MatchString(name) {
-			return
-		}
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.IndexByte(b, 0) >= 0 {
-			return // no text
-		}
-		if n := bytes.Count(b, []byte{'\n'}); n > 400 && slices.Contains([]string{".go", ".sql", ".css", ".js", ".mjs", ".sh"}, path.Ext(name)) {
-			t.Errorf("%s: %d lines, at most 400", name, n)
-		}
-		if m := foreignPath.Find(b); m != nil {
-			t.Errorf("%s names a path of one machine: %q", name, m)
-		}
-		if path.Ext(name) != ".md" {
-			return
-		}
-		for _, m := range link.FindAllSubmatch(b, -1) {
-			to := string(m[1])
-			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), filepath.FromSlash(to))); err != nil {
-				t.Errorf("%s: link to %s leads nowhere", name, to)
-			}
-		}
-	})
 }

@@ -55,7 +55,7 @@ func (m *memory) Record(r *retrylog.Record) {
 }
 
 // wait returns the first n exchanges.
-func (m *memory) wait(t *testing.T, n int) []retrylog.Exchange {
+func (m *memory) wait(t testing.TB, n int) []retrylog.Exchange {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
 	for {
@@ -81,7 +81,7 @@ type house struct {
 	client  *http.Client
 }
 
-func start(t *testing.T, cfg config.Config, own gateway.Config) *house {
+func start(t testing.TB, cfg config.Config, own gateway.Config) *house {
 	t.Helper()
 	records := newMemory()
 	own.Name, own.Env, own.Recorder = "gw", "test", records
@@ -148,7 +148,7 @@ func retries(cfg config.Config, max int) config.Config {
 	return cfg
 }
 
-func server(t *testing.T, h http.HandlerFunc) (address string) {
+func server(t testing.TB, h http.HandlerFunc) (address string) {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return strings.TrimPrefix(s.URL, "http://")

@@ -14,6 +14,7 @@ import (
 	"breakwater/gateway/config"
 	"breakwater/gateway/policy/limiter"
 	"breakwater/gateway/quota/redistest"
+	"breakwater/internal/noisy"
 	"breakwater/internal/retrylog"
 )
 
@@ -98,7 +99,7 @@ type crowd struct {
 	all                             sync.WaitGroup
 }
 
-func (c *crowd) send(t *testing.T, h *house, rate int) {
+func (c *crowd) send(t testing.TB, h *house, rate int) {
 	const workers = 8
 	for range workers {
 		c.all.Go(func() {
@@ -136,6 +137,10 @@ func (c *crowd) send(t *testing.T, h *house, rate int) {
 // Two gateways share a quota; Redis falls silent, and answers again. Nothing is
 // refused for that, nobody waits long, and together they keep to the quota all along.
 func TestReliability_F17_OverTwoGateways(t *testing.T) {
+	noisy.Try(t, quotaOutage)
+}
+
+func quotaOutage(t testing.TB) {
 	redis := redistest.Start(t)
 	up := server(t, func(http.ResponseWriter, *http.Request) {})
 	cfg := limited(up, limiter.Config{Quota: "orders"})
@@ -199,7 +204,7 @@ func TestReliability_F17_OverTwoGateways(t *testing.T) {
 
 // lateness measures how late this machine lets goroutines run: what requests are
 // delayed by beside our doing.
-func lateness(t *testing.T) (worst func() time.Duration) {
+func lateness(t testing.TB) (worst func() time.Duration) {
 	var longest atomic.Int64
 	end := make(chan struct{})
 	var all sync.WaitGroup
@@ -222,7 +227,7 @@ func lateness(t *testing.T) (worst func() time.Duration) {
 }
 
 // wait waits until h has recorded that its quota went to a state.
-func wait(t *testing.T, h *house, to string) {
+func wait(t testing.TB, h *house, to string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		h.records.mu.Lock()

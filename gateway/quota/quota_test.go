@@ -19,7 +19,7 @@ import (
 
 var long = flag.Bool("long", false, "run for as long as the specification says")
 
-func open(t *testing.T, cfg Config) *Store {
+func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(cfg)
 	if err != nil {
@@ -30,11 +30,11 @@ func open(t *testing.T, cfg Config) *Store {
 }
 
 // patient is a store that is never away: for what is not about time.
-func patient(t *testing.T, r *redistest.Server) *Store {
+func patient(t testing.TB, r *redistest.Server) *Store {
 	return open(t, Config{URL: r.URL(), Budget: 5 * time.Second, Late: 5 * time.Second})
 }
 
-func take(t *testing.T, q limiter.Quota, key string, need, want int64) limiter.Grant {
+func take(t testing.TB, q limiter.Quota, key string, need, want int64) limiter.Grant {
 	t.Helper()
 	g, err := q.Take(limiter.Ask{Key: key, Need: need, Want: want, Wait: 5 * time.Second})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // Server is one redis-server on a unix socket. It belongs to its test.
 type Server struct {
-	t    *testing.T
+	t    testing.TB
 	path string // of the binary
 	sock string
 	cmd  *exec.Cmd
@@ -25,7 +25,7 @@ type Server struct {
 
 // Start returns a server that answers. Without redis-server the test is skipped at
 // a desk and fails in CI.
-func Start(t *testing.T) *Server {
+func Start(t testing.TB) *Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a Redis")
