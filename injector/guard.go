@@ -75,6 +75,11 @@ func Guard(sc scenario.Scenario, v View) (Stop, bool) {
 	if v.Budgets[sc.Target.Service].Frozen {
 		return Stop{ByFreeze, sc.Target.Service + " is frozen"}, true
 	}
+	for _, service := range sc.Services() { // what a run only watches suffers too
+		if why := v.Budgets[service].Stop; why != "" {
+			return Stop{ByFreeze, why}, true
+		}
+	}
 	if s, hit := tooWide(sc, v); hit {
 		return s, true
 	}

@@ -246,6 +246,9 @@ type Budget struct {
 	TargetPPB    int64 // the promised share of good requests, in 10^-9
 	Allowed      int64 // bad requests the window permits
 	RemainingPPM int64 // of the budget
+	// Stop is why runs against the service must end, Refuse why none may start, by a
+	// measure that protects it; "": nothing keeps them.
+	Stop, Refuse string
 }
 
 // Budgets answers for each service, at once and from memory.

@@ -145,6 +145,8 @@ func grant(budgets Budgets, service string, ppm int64) Stop {
 	switch {
 	case b.Frozen:
 		return Stop{ByFreeze, service + " is frozen"}
+	case b.Refuse != "":
+		return Stop{ByFreeze, b.Refuse}
 	case ppm == 0:
 		return Stop{}
 	case !b.Known:
