@@ -176,3 +176,26 @@ func BenchmarkAdd(b *testing.B) {
 		v = v*31%300_000_000 + 1
 	}
 }
+
+// S45: whatever is measured, a greater q never has a lesser value.
+func TestSLO_S45(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(45, 0))
+	for round := range 300 {
+		var b Bins
+		var most int64
+		for range 1 + rnd.IntN(400) {
+			// Few values and many alike, spread over all orders of magnitude.
+			us := int64(math.Exp(rnd.Float64() * math.Log(float64(1+rnd.IntN(2_000_000_000)))))
+			most = max(most, us)
+			b.Add(us, 1+rnd.Int64N(5)*rnd.Int64N(5))
+		}
+		var last Reading
+		for permille := range int64(1001) {
+			r := b.Quantile(float64(permille)/1000, most)
+			if r.US < last.US {
+				t.Fatalf("round %d: q %d/1000 is %.2f µs, after %.2f µs", round, permille, r.US, last.US)
+			}
+			last = r
+		}
+	}
+}
