@@ -18,12 +18,3 @@ func mulDiv(a, b, c int64) int64 {
 	q, _ := bits.Div64(hi, lo, uint64(c))
 	return int64(min(q, most))
 }
-
-// times is thousandths of a/b over c/d: how much larger a ratio is than another.
-func times(a, b, c, d int64) int64 {
-	base := part(c, d)
-	if base == 0 {
-		return 0
-	}
-	return mulDiv(part(a, b), 1000, base)
-}
