@@ -16,15 +16,17 @@ import (
 
 // releases is what control knows of freezes and how it tells of incidents.
 type releases struct {
-	book   *freeze.Book
-	alerts *alert.Engine
+	book      *freeze.Book
+	protector *freeze.Protector
+	alerts    *alert.Engine
 }
 
 // newReleases makes both. The evaluator asks the book for policies, and alerts ask
 // the evaluator: statuses is called only once control runs.
 func (c *control) newReleases(statuses func() []slo.Status) releases {
+	book := freeze.NewBook(c.store, c.log)
 	return releases{
-		book:   freeze.NewBook(c.store, c.log),
+		book: book, protector: freeze.NewProtector(evaluation(statuses), book, c.store, c.log),
 		alerts: alert.New(alert.Config{Source: evaluation(statuses), Ledger: c.store, Outbox: c.store, Sender: alert.Sender{Pages: env("PAGES", "")}, Log: c.log}),
 	}
 }
@@ -46,6 +48,7 @@ func (c *control) freezeRoutes(r chi.Router) {
 	desk := freeze.NewDesk(c.slo, c.releases.book, c.store, nil)
 	r.With(asks).Get("/gate/key", desk.PublicKey)
 	r.With(asks).Get("/freezes", desk.List)
+	r.With(asks).Get("/measures", desk.Measures(c.store))
 	r.With(changes).Post("/freezes/{service}", desk.On)
 	r.With(changes).Delete("/freezes/{service}", desk.Off)
 	r.With(changes).Post("/freezes/{service}/override", desk.Ask)
@@ -87,6 +90,7 @@ func (l releases) documents(files []conf.File, log func(msg string, err error)) 
 func (l releases) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.book.Run(ctx) })
+	g.Go(func() error { return l.protector.Run(ctx) })
 	g.Go(func() error { return l.alerts.Run(ctx) })
 	return g.Wait()
 }
