@@ -28,17 +28,23 @@ type Seen interface {
 	AnsweredWebhook(ctx context.Context, source, id string, a Answer) error
 }
 
+// Checker knows a sender's way to sign: it returns the id of a message, or why the
+// message is not to be believed. Secret is the standard one.
+type Checker interface {
+	Check(h http.Header, body []byte, now time.Time) (id string, err error)
+}
+
 // Receiver lets through what is signed, fresh and new, as Who.
 type Receiver struct {
 	Source string
-	Secret Secret
+	Secret Checker
 	Who    auth.Principal
 	Seen   Seen
 	Now    func() time.Time // nil: the clock
 	Log    *slog.Logger
 }
 
-const maxBody = 256 << 10
+const maxBody = 1 << 20
 
 // Then serves next for each message once; a repeated one gets the same answer and
 // has no second effect.
@@ -52,7 +58,7 @@ func (v Receiver) Then(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
-			auth.Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 256 KiB, or was cut")
+			auth.Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 1 MiB, or was cut")
 			return
 		}
 		now := v.Now()
@@ -86,8 +92,11 @@ func (v Receiver) Then(next http.Handler) http.Handler {
 		kept := &keeper{header: http.Header{}, status: http.StatusOK}
 		next.ServeHTTP(kept, r)
 		a := Answer{kept.status, kept.header.Get("Content-Type"), kept.body.Bytes()}
-		if err := v.Seen.AnsweredWebhook(context.WithoutCancel(r.Context()), v.Source, id, a); err != nil {
-			v.Log.Error("the answer to a webhook was not kept", "source", v.Source, "webhook_id", id, "err", err)
+		// That we could not is no answer for ever: sent again, the message is taken anew.
+		if a.Status < http.StatusInternalServerError {
+			if err := v.Seen.AnsweredWebhook(context.WithoutCancel(r.Context()), v.Source, id, a); err != nil {
+				v.Log.Error("the answer to a webhook was not kept", "source", v.Source, "webhook_id", id, "err", err)
+			}
 		}
 		for name, values := range kept.header {
 			w.Header()[name] = values
