@@ -14,9 +14,9 @@ import (
 
 // Only configurations that are newer than what is known are looked into.
 const noteLabelsSQL = `
-insert into endpoint_label (env, address, upstream, instance, rack, at)
+insert into endpoint_label (env, address, upstream, instance, rack, zone, at)
 select distinct on (c.env, endpoint ->> 'address') c.env, endpoint ->> 'address', upstream ->> 'name',
-    coalesce(endpoint ->> 'instance', ''), coalesce(endpoint ->> 'rack', ''), c.at
+    coalesce(endpoint ->> 'instance', ''), coalesce(endpoint ->> 'rack', ''), coalesce(endpoint ->> 'zone', ''), c.at
 from (
     select env, at, (body #>> '{config,effective}')::jsonb as effective from event e
     where kind = 'config' and body #>> '{config,effective}' like '{%'
@@ -24,7 +24,8 @@ from (
 ) c, jsonb_path_query(c.effective, '$.upstreams[*]') upstream, jsonb_path_query(upstream, '$.endpoints[*]') endpoint
 where endpoint ->> 'address' is not null
 order by c.env, endpoint ->> 'address', c.at desc
-on conflict (env, address) do update set upstream = excluded.upstream, instance = excluded.instance, rack = excluded.rack, at = excluded.at`
+on conflict (env, address) do update set upstream = excluded.upstream, instance = excluded.instance, rack = excluded.rack, zone = excluded.zone,
+    at = excluded.at`
 
 const (
 	evidenceTotalSQL = `
