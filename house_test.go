@@ -41,10 +41,11 @@ var edges = map[string]string{
 	"gateway/source gateway/contract":       "internal/conf internal/retrylog",
 
 	// Of the gateway, control may know what it tells it, and plain values.
-	"slo":                                "internal/retrylog internal/histogram internal/conf",
-	"slo/...":                            "slo/... internal/auth internal/retrylog internal/histogram internal/conf",
-	"injector":                           "injector/... gateway/plan gateway/policy/fault gateway/explain internal/retrylog internal/histogram internal/conf",
-	"injector/scenario injector/foreign": "injector/cron injector/scenario gateway/plan gateway/policy/fault internal/conf",
+	"slo":      "internal/retrylog internal/histogram internal/conf",
+	"slo/...":  "slo/... internal/auth internal/retrylog internal/histogram internal/conf",
+	"injector": "injector/... gateway/plan gateway/policy/fault gateway/explain internal/retrylog internal/histogram internal/conf",
+	"injector/gameday injector/finding injector/readiness": "injector/... internal/conf",
+	"injector/scenario injector/foreign":                   "injector/cron injector/scenario gateway/plan gateway/policy/fault internal/conf",
 	"web/...": `web/... slo/... injector/... gateway/plan gateway/policy/fault gateway/contract gateway/explain scenarios
 		internal/auth internal/retrylog internal/histogram internal/conf`,
 

@@ -38,7 +38,9 @@ type Config struct {
 	// Alerts lists those that fired in (since, until], and those that fired before
 	// and still do, and says how far they are known; nil: there is no feed.
 	Alerts func(ctx context.Context, since, until time.Time) (all []Alert, heard time.Time, err error)
-	Log    *slog.Logger
+	// Core tells services that users cannot do without; nil: none is.
+	Core func(service string) bool
+	Log  *slog.Logger
 }
 
 // Engine drives experiments. Several may share one ledger; each run has one
@@ -72,7 +74,7 @@ func New(cfg Config) *Engine {
 		cfg.Log = slog.Default()
 	}
 	e := &Engine{cfg: cfg, parsed: map[string]scenario.Scenario{}}
-	e.scheduler = Scheduler{Ledger: cfg.Ledger, Budgets: cfg.Budgets, Env: cfg.Env}
+	e.scheduler = Scheduler{Ledger: cfg.Ledger, Budgets: cfg.Budgets, Env: cfg.Env, Core: cfg.Core}
 	e.planner = newPlanner(cfg, e.parse)
 	return e
 }

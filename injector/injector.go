@@ -62,9 +62,10 @@ type Run struct {
 	LeaseUntil time.Time
 
 	// Schedule and Seq say which occurrence it belongs to and its place in the
-	// game day, from 0; the run after waits until this one has ended.
-	Schedule string
-	Seq      int
+	// game day, from 0. Runs of one wave go side by side; those of the wave after
+	// it wait until all of them have ended.
+	Schedule  string
+	Seq, Wave int
 	// DueAt is when it may start: PlannedAt, or when it was approved. The start
 	// deadline counts from it.
 	DueAt  time.Time

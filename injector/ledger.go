@@ -54,6 +54,10 @@ type Due struct {
 	Documents []Document // of Schedule.Scenarios, in order; missing ones are missing
 	Halted    bool
 	Active    []Active // runs that have not ended
+	// Approved is who agreed to it beforehand, Reverify what findings ask to be
+	// looked at again.
+	Approved []Approved
+	Reverify []Reverify
 }
 
 // Active is a run that has not ended, as far as the overlap lock needs it.
@@ -74,6 +78,8 @@ type Decided struct {
 	Skipped      string
 	Detail       string
 	Runs         []Run
+	// Day is how it is held, where there are runs.
+	Day DayHeld
 }
 
 // ScheduleLedger keeps what is due.

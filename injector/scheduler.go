@@ -5,7 +5,6 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ type Scheduler struct {
 	}
 	Budgets Budgets // nil: no budget is known
 	Env     string
+	Core    func(service string) bool // nil: none is
 	// Now replaces the ledger's clock in tests.
 	Now func(ctx context.Context) (time.Time, error)
 }
@@ -68,59 +68,39 @@ func (s *Scheduler) decide(d Due, now time.Time) Decision {
 	if more {
 		out.NextAt = at
 	}
-	last := len(times) - 1
+	last, deadline := len(times)-1, StartDeadline
+	if own := day.Schedule.StartDeadline; own > 0 {
+		deadline = own
+	}
 	for i, t := range times {
 		late := now.Sub(t)
 		// A next one that is due too makes this one stale, however fresh it is.
 		stale := i < last || more && !at.After(now)
 		switch {
-		case late >= StartDeadline || stale:
+		case late >= deadline || stale:
 			out.Occurrences = append(out.Occurrences, Decided{ScheduledFor: t, Skipped: string(Missed),
 				Detail: fmt.Sprintf("no control was there in time, decided %d s late", int64(late/time.Second))})
-		case day.Schedule.Blacked(t, calendar.Location()):
-			out.Occurrences = append(out.Occurrences, Decided{ScheduledFor: t, Skipped: string(Blackout), Detail: "the day lies in a blackout"})
+		case day.Schedule.Closed(t, calendar.Location()) != "":
+			why := Reason(day.Schedule.Closed(t, calendar.Location()))
+			out.Occurrences = append(out.Occurrences, Decided{ScheduledFor: t, Skipped: string(why), Detail: closed(why)})
 		default:
-			out.Occurrences = append(out.Occurrences, s.start(d, day, t))
+			out.Occurrences = append(out.Occurrences, s.start(d, day, t, now))
 		}
 	}
 	return out
 }
 
 // start makes the runs of one occurrence, or says why not.
-func (s *Scheduler) start(d Due, day scenario.GameDay, at time.Time) Decided {
-	skip := func(r Reason, format string, args ...any) Decided {
-		return Decided{ScheduledFor: at, Skipped: string(r), Detail: fmt.Sprintf(format, args...)}
-	}
-	if d.Halted {
-		return skip(Halted, "all experiments are halted")
-	}
+func (s *Scheduler) start(d Due, day scenario.GameDay, at, now time.Time) Decided {
 	out := Decided{ScheduledFor: at}
-	for i, id := range day.Scenarios {
-		n := slices.IndexFunc(d.Documents, func(x Document) bool { return x.ID == id })
-		if n < 0 {
-			return skip(NoDocument, "scenario %s is not there", id)
-		}
-		doc := d.Documents[n]
-		sc, err := ParseText(doc.Text)
-		if err != nil {
-			return skip(BadText, "scenario %s: %v", id, err)
-		}
-		if held := holder(d.Active, sc.Target.Service, d.Schedule.ID); held != "" {
-			return skip(Overlap, "%s has not ended", held)
-		}
-		if no := grant(s.Budgets, sc.Target.Service, day.GrantPPM); no.Reason != "" {
-			return skip(no.Reason, "%s", no.Text)
-		}
-		r := NewRun(sc, at)
-		r.ID = occurrenceID(d.Schedule.ID, at, i)
-		r.Schedule, r.GameDay, r.Seq = d.Schedule.ID, d.Schedule.GameDay, i
-		r.Actor, r.CapPPM = "schedule "+d.Schedule.ID, day.GrantPPM
-		r.State = Scheduled
-		// Where users are real, a run without a grant waits for a person.
-		if s.Env == "prod" && day.GrantPPM == 0 {
-			r.State = PendingApproval
-		}
-		out.Runs = append(out.Runs, r)
+	runs, held, no := s.Plan(d, day, at, now)
+	if no.Reason != "" {
+		out.Skipped, out.Detail = string(no.Reason), no.Text
+		return out
+	}
+	out.Runs, out.Day = runs, held
+	for i := range out.Runs {
+		out.Runs[i].Actor = "schedule " + d.Schedule.ID
 	}
 	return out
 }

@@ -3,11 +3,79 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"breakwater/injector/cron"
 	"breakwater/internal/conf"
 )
+
+// GameDay runs scenarios in order, by itself where it has a schedule.
+type GameDay struct {
+	Name  string
+	Title string
+	// Scenarios are all of Waves, in order.
+	Scenarios []string
+	Waves     []Wave
+	Schedule  *Schedule
+	Roles     Roles
+	// GrantPPM is the share of the window's budget that a run may spend without
+	// anybody's approval; 0: no grant.
+	GrantPPM int64
+	// Approvals is how many people have to agree; -1: by environment and class.
+	Approvals int
+	// Remind is how long before the start people are reminded; 0: never.
+	Remind time.Duration
+	// Deadline is how long after its planned time it is over, whatever still runs;
+	// 0: when its runs are.
+	Deadline time.Duration
+	// Stop ends all of it at once.
+	Stop []Stop
+	// Reverify adds a run of what a finding of its services was found by.
+	Reverify bool
+
+	Text string
+	File string
+	Line int
+}
+
+// Wave is what runs together; the next one waits until all of it has recovered.
+type Wave struct {
+	Name      string
+	Scenarios []string
+}
+
+// Roles are the people of a game day.
+type Roles struct {
+	Commander, Scribe string
+	Observers         []string
+}
+
+// Schedule says when: cron text in a zone, narrowed to one weekday of the month
+// and to quarters where asked, less the days of Blackout and what lies outside
+// Hours.
+type Schedule struct {
+	Cron, Zone string
+	NthWeek    int    // 0: every
+	NthDay     string // mon, tue ...
+	Quarterly  bool
+	Blackout   []Days
+	Hours      *Hours // nil: at any time
+	// Allow lets it start although an earlier one of its own has not ended; runs
+	// against one target never overlap.
+	Allow bool
+	// StartDeadline is how late a due instant may still start; 0: the engine's.
+	StartDeadline time.Duration
+}
+
+// Days is a span of local dates, both included, each 2006-01-02.
+type Days struct{ From, To string }
+
+// Hours are those of an office, in minutes of the local day; To is not included.
+type Hours struct {
+	Days     [7]bool // by time.Weekday
+	From, To int
+}
 
 // DecodeGameDay reads one document of kind GameDay; mistakes go to log.
 func DecodeGameDay(d conf.Document, log *conf.Log) GameDay {
@@ -17,14 +85,9 @@ func DecodeGameDay(d conf.Document, log *conf.Log) GameDay {
 	m.Need("kind").Enum("", "GameDay")
 	g.Name = m.Need("name").Name()
 	g.Title = m.Get("title").Str(g.Name)
-	list := m.Need("scenarios")
-	for _, item := range list.List() {
-		if id := item.Name(); id != "" {
-			g.Scenarios = append(g.Scenarios, id)
-		}
-	}
-	if list.IsList() && len(list.List()) == 0 {
-		list.Errorf("must name at least one scenario")
+	g.Waves = waves(m)
+	for _, w := range g.Waves {
+		g.Scenarios = append(g.Scenarios, w.Scenarios...)
 	}
 	if n := m.Get("schedule"); n.Present() {
 		g.Schedule = schedule(n)
@@ -37,8 +100,70 @@ func DecodeGameDay(d conf.Document, log *conf.Log) GameDay {
 		}
 		grant.Done()
 	}
+	g.Roles = roles(m.Get("roles"))
+	g.Approvals = int(m.Get("approvals").Int(-1, 0, 5))
+	g.Remind = m.Get("remind").Span(DefaultRemind, 0, 30*24*time.Hour)
+	g.Deadline = m.Get("deadline").Span(0, time.Minute, 7*24*time.Hour)
+	if n := m.Get("stop"); n.Present() {
+		g.Stop = stops(n)
+	}
+	g.Reverify, _ = m.Get("reverify").Bool(true)
 	m.Done()
 	return g
+}
+
+// DefaultRemind is how long before a game day people are reminded of it.
+const DefaultRemind = 15 * time.Minute
+
+// waves reads a game day's scenarios: each alone in its order, or in waves.
+func waves(m *conf.Map) []Wave {
+	alone, together := m.Get("scenarios"), m.Get("waves")
+	switch {
+	case alone.Present() && together.Present():
+		together.Errorf("must stand alone, got scenarios beside it").Hint("scenarios is the short form of one wave each")
+	case !together.Present():
+		m.Need("scenarios")
+	}
+	var out []Wave
+	for _, item := range filled(alone) {
+		if id := item.Name(); id != "" {
+			out = append(out, Wave{Name: id, Scenarios: []string{id}})
+		}
+	}
+	for i, item := range filled(together) {
+		w := item.Map()
+		wave := Wave{Name: w.Get("name").Str(fmt.Sprintf("wave %d", i+1))}
+		for _, item := range filled(w.Need("scenarios")) {
+			if id := item.Name(); id != "" {
+				wave.Scenarios = append(wave.Scenarios, id)
+			}
+		}
+		w.Done()
+		out = append(out, wave)
+	}
+	return out
+}
+
+// filled are the items of a list that must have some.
+func filled(n conf.Node) []conf.Node {
+	list := n.List()
+	if n.IsList() && len(list) == 0 {
+		n.Errorf("must name at least one scenario")
+	}
+	return list
+}
+
+func roles(n conf.Node) Roles {
+	if !n.Present() {
+		return Roles{}
+	}
+	m := n.Map()
+	r := Roles{Commander: m.Get("commander").Str(""), Scribe: m.Get("scribe").Str(""), Observers: m.Get("observers").Strs()}
+	m.Done()
+	if r.Commander != "" && r.Commander == r.Scribe {
+		m.Get("scribe").Errorf("must be somebody else than the commander, got %s twice", r.Scribe)
+	}
+	return r
 }
 
 func schedule(n conf.Node) *Schedule {
@@ -59,6 +184,17 @@ func schedule(n conf.Node) *Schedule {
 		}
 		days.Done()
 		s.Blackout = append(s.Blackout, d)
+	}
+	if h := m.Get("hours"); h.Present() {
+		s.Hours = hours(h)
+	}
+	s.Allow = m.Get("concurrency").Enum("forbid", "forbid", "allow") == "allow"
+	s.StartDeadline = m.Get("start_deadline").Span(0, time.Minute, maxDeadline)
+	if m.Get("missed").Enum("newest", "newest", "skip") == "skip" {
+		if s.StartDeadline > 0 {
+			m.Get("start_deadline").Errorf("must be left out where missed is skip")
+		}
+		s.StartDeadline = time.Minute // two looks of a scheduler that lives
 	}
 	m.Done()
 	// Whether it can ever happen must not depend on the day it is read, beyond
@@ -114,6 +250,69 @@ func (s Schedule) Blacked(at time.Time, loc *time.Location) bool {
 	return false
 }
 
+// maxDeadline is the engine's own start deadline: a run that waits for longer
+// would be started under conditions that nobody looked at.
+const maxDeadline = 15 * time.Minute
+
+func hours(n conf.Node) *Hours {
+	m := n.Map()
+	h := &Hours{From: clock(m.Need("from")), To: clock(m.Need("to"))}
+	days := weekdays()[1:6]
+	if d := m.Get("days"); d.Present() {
+		days = d.Enums(weekdays()...)
+		if d.IsList() && len(days) == 0 && len(d.List()) == 0 {
+			d.Errorf("must name some days, got an empty list").Hint("leave it out to mean monday to friday")
+		}
+	}
+	for _, name := range days {
+		h.Days[slices.Index(weekdays(), name)] = true
+	}
+	m.Done()
+	if m.Get("from").Present() && m.Get("to").Present() && h.From >= h.To && h.To >= 0 {
+		n.Errorf("must end after they begin").Hint("a window over midnight is two game days")
+	}
+	return h
+}
+
+func weekdays() []string { return []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} }
+
+// clock reads a wall time in minutes; 24:00 is the end of the day.
+func clock(n conf.Node) int {
+	text := n.Str("")
+	if text == "24:00" {
+		return 24 * 60
+	}
+	t, err := time.Parse("15:04", text)
+	if err != nil {
+		if text != "" {
+			n.Errorf("must be a time of day such as \"09:00\", got %q", text)
+		}
+		return -1
+	}
+	return t.Hour()*60 + t.Minute()
+}
+
+// Open reports whether at lies in h, by the wall clock of loc.
+func (h *Hours) Open(at time.Time, loc *time.Location) bool {
+	if h == nil {
+		return true
+	}
+	local := at.In(loc)
+	minute := local.Hour()*60 + local.Minute()
+	return h.Days[local.Weekday()] && h.From <= minute && minute < h.To
+}
+
+// Closed says why nothing starts at an instant although it is due; "": it may.
+func (s Schedule) Closed(at time.Time, loc *time.Location) string {
+	switch {
+	case s.Blacked(at, loc):
+		return "blackout"
+	case !s.Hours.Open(at, loc):
+		return "outside_hours"
+	}
+	return ""
+}
+
 // check reports what no document can see alone: ids given twice, game days that
 // name a scenario nobody wrote.
 func (set *Set) check(log *conf.Log) {
@@ -133,6 +332,17 @@ func (set *Set) check(log *conf.Log) {
 		for _, id := range g.Scenarios {
 			if _, known := scenarios[id]; !known {
 				log.Add(g.File, g.Line, 1, "scenarios: must be known, got %s", id)
+			}
+		}
+		for i, w := range g.Waves {
+			held := map[string]string{}
+			for _, id := range w.Scenarios {
+				service := scenarios[id].Target.Service
+				if other, twice := held[service]; twice && service != "" {
+					log.Add(g.File, g.Line, 1, "waves[%d]: must aim at one service once, got %s by %s and %s", i, service, other, id).
+						Hint("what they break could not be told apart")
+				}
+				held[service] = id
 			}
 		}
 	}

@@ -251,34 +251,6 @@ type Finding struct {
 	Due      time.Duration
 }
 
-// GameDay runs scenarios in order, by itself where it has a schedule.
-type GameDay struct {
-	Name      string
-	Title     string
-	Scenarios []string
-	Schedule  *Schedule
-	// GrantPPM is the share of the window's budget that a run may spend without
-	// anybody's approval; 0: no grant.
-	GrantPPM int64
-
-	Text string
-	File string
-	Line int
-}
-
-// Schedule says when: cron text in a zone, narrowed to one weekday of the month
-// and to quarters where asked, less the days of Blackout.
-type Schedule struct {
-	Cron, Zone string
-	NthWeek    int    // 0: every
-	NthDay     string // mon, tue ...
-	Quarterly  bool
-	Blackout   []Days
-}
-
-// Days is a span of local dates, both included, each 2006-01-02.
-type Days struct{ From, To string }
-
 // Set is what a directory of documents holds of ours.
 type Set struct {
 	Scenarios []Scenario

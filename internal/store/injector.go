@@ -16,7 +16,7 @@ import (
 type runRow struct {
 	ID, Schedule, Gameday, Scenario, Title, Service, Text, Hash, Actor string
 	State, Reason, Verdict, Why                                        string
-	Seq, Starts                                                        int
+	Seq, Wave, Starts                                                  int
 	Epoch                                                              int64
 	CapPPM                                                             int64     `db:"cap_ppm"`
 	PlannedAt                                                          time.Time `db:"planned_at"`
@@ -48,7 +48,7 @@ func (r runRow) run() (injector.Run, error) {
 		ID: r.ID, Scenario: r.Scenario, Title: r.Title, Service: r.Service, GameDay: r.Gameday,
 		State: injector.State(r.State), Reason: r.Reason, Verdict: injector.Verdict(r.Verdict), Why: r.Why,
 		Text: r.Text, Hash: r.Hash, Epoch: r.Epoch, Actor: r.Actor,
-		Schedule: r.Schedule, Seq: r.Seq, DueAt: r.DueAt.UTC(), Starts: r.Starts, CapPPM: r.CapPPM,
+		Schedule: r.Schedule, Seq: r.Seq, Wave: r.Wave, DueAt: r.DueAt.UTC(), Starts: r.Starts, CapPPM: r.CapPPM,
 		PlannedAt: r.PlannedAt.UTC(), StartedAt: utc(r.StartedAt), BaselineAt: utc(r.BaselineAt),
 		InjectAt: utc(r.InjectAt), RecoverAt: utc(r.RecoverAt), EndedAt: utc(r.EndedAt),
 		BaselineFor: time.Duration(r.BaselineMS) * time.Millisecond,
@@ -105,7 +105,7 @@ func (s *Store) runs(ctx context.Context, q querier, rows pgx.Rows) ([]injector.
 }
 
 const runSQL = `
-select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
+select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
     expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run where id = @id`
@@ -127,7 +127,7 @@ func (s *Store) Run(ctx context.Context, id string) (injector.Run, error) {
 }
 
 const newestRunsSQL = `
-select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
+select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
     expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run order by planned_at desc, id desc limit @limit`
@@ -196,15 +196,15 @@ func (s *Store) Halt(ctx context.Context) (injector.Halt, error) {
 }
 
 const insertRunSQL = `
-insert into run (id, schedule, seq, gameday, scenario, title, service, text, hash, actor, state, cap_ppm, planned_at, due_at,
+insert into run (id, schedule, seq, wave, gameday, scenario, title, service, text, hash, actor, state, cap_ppm, planned_at, due_at,
     baseline_ms, inject_ms, recover_ms, expected_ppm)
-values (@id, @schedule, @seq, @gameday, @scenario, @title, @service, @text, @hash, @actor, @state, @cap_ppm, @planned_at, @due_at,
+values (@id, @schedule, @seq, @wave, @gameday, @scenario, @title, @service, @text, @hash, @actor, @state, @cap_ppm, @planned_at, @due_at,
     @baseline_ms, @inject_ms, @recover_ms, @expected_ppm)`
 
 // insertRun adds r and the first line of its log.
 func insertRun(ctx context.Context, tx pgx.Tx, r injector.Run, at time.Time) error {
 	_, err := tx.Exec(ctx, insertRunSQL, pgx.StrictNamedArgs{
-		"id": r.ID, "schedule": r.Schedule, "seq": r.Seq, "gameday": r.GameDay, "scenario": r.Scenario, "title": r.Title,
+		"id": r.ID, "schedule": r.Schedule, "seq": r.Seq, "wave": r.Wave, "gameday": r.GameDay, "scenario": r.Scenario, "title": r.Title,
 		"service": r.Service, "text": r.Text, "hash": r.Hash, "actor": r.Actor, "state": string(r.State), "cap_ppm": r.CapPPM,
 		"planned_at": r.PlannedAt, "due_at": r.DueAt, "baseline_ms": r.BaselineFor.Milliseconds(),
 		"inject_ms": r.InjectFor.Milliseconds(), "recover_ms": r.RecoverFor.Milliseconds(), "expected_ppm": r.ExpectedPPM,

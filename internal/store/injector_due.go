@@ -51,8 +51,12 @@ func (s *Store) TakeDue(ctx context.Context, now time.Time, decide func(injector
 		if err != nil {
 			return err
 		}
+		approved, again, err := forDays(ctx, tx, now)
+		if err != nil {
+			return err
+		}
 		for _, row := range due {
-			d := decide(injector.Due{Schedule: row.schedule(), Documents: docs, Halted: halted, Active: active})
+			d := decide(injector.Due{Schedule: row.schedule(), Documents: docs, Halted: halted, Active: active, Approved: approved, Reverify: again})
 			added, err := takeOne(ctx, tx, row.ID, now, d)
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", row.ID, err)
@@ -88,6 +92,9 @@ func takeOne(ctx context.Context, tx pgx.Tx, schedule string, now time.Time, d i
 			}
 			added.Runs = append(added.Runs, r.ID)
 			last = r.ID
+		}
+		if err := holdDay(ctx, tx, schedule, o, now); err != nil {
+			return nil, err
 		}
 		out = append(out, added)
 	}

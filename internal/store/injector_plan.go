@@ -13,7 +13,7 @@ import (
 )
 
 const liveRunsSQL = `
-select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
+select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
     expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run where ended_at is null and state in ('arming', 'baseline', 'injecting')

@@ -32,7 +32,7 @@ with free as (
       and (r.lease_until is null or r.lease_until <= @now or r.lease_until > @insane)
       and not exists (
           select 1 from run p
-          where r.schedule <> '' and p.schedule = r.schedule and p.planned_at = r.planned_at and p.seq < r.seq and p.ended_at is null)
+          where r.schedule <> '' and p.schedule = r.schedule and p.planned_at = r.planned_at and p.wave < r.wave and p.ended_at is null)
     order by r.id limit 50
     for update of r skip locked
 )
@@ -40,7 +40,7 @@ update run set owner = @owner, epoch = nextval('run_epoch'), lease_until = @unti
 from free where run.id = free.id returning run.id`
 
 const heldSQL = `
-select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, starts, epoch,
+select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
     expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
 from run where owner = @owner and ended_at is null and lease_until > @now order by due_at, seq`
@@ -128,18 +128,19 @@ where id = @id and state = @from and (@epoch::bigint = 0 or epoch = @epoch)`
 
 const forgetReceiptsSQL = `delete from run_receipt where run = @run`
 
-// What follows in a game day may begin when a run was completed; anything else
-// ends the day: the next fault must not meet a system that has not recovered.
+// What follows in a game day may begin when a run was completed and what it broke
+// has recovered; anything else ends the day: the next fault must not meet a system
+// that has not.
 const nextDueSQL = `
 update run set due_at = greatest(run.due_at, @at) from run p
 where p.id = @id and run.schedule = p.schedule and run.schedule <> '' and run.planned_at = p.planned_at
-  and run.seq > p.seq and run.state in ('scheduled', 'pending_approval')`
+  and run.wave > p.wave and run.state in ('scheduled', 'pending_approval')`
 
 const nextSkippedSQL = `
-update run set state = 'skipped', reason = 'earlier_run', why = 'an earlier run of the game day was not completed', ended_at = @at
+update run set state = 'skipped', reason = 'earlier_run', why = p.id || ' of the game day ' || @how::text, ended_at = @at
 from run p
 where p.id = @id and run.schedule = p.schedule and run.schedule <> '' and run.planned_at = p.planned_at
-  and run.seq > p.seq and run.state in ('scheduled', 'pending_approval')`
+  and run.wave > p.wave and run.state in ('scheduled', 'pending_approval')`
 
 // Move makes one transition, or returns injector.ErrFenced.
 func (s *Store) Move(ctx context.Context, m injector.Move) error {
@@ -183,11 +184,11 @@ func (s *Store) Move(ctx context.Context, m injector.Move) error {
 			}
 		}
 		if m.To.Ended() {
-			follow := nextSkippedSQL
-			if m.To == injector.Completed {
-				follow = nextDueSQL
+			follow, args := nextDueSQL, pgx.StrictNamedArgs{"id": m.Run, "at": m.At}
+			if how := m.Ends(); how != "" {
+				follow, args["how"] = nextSkippedSQL, how
 			}
-			if _, err := tx.Exec(ctx, follow, pgx.StrictNamedArgs{"id": m.Run, "at": m.At}); err != nil {
+			if _, err := tx.Exec(ctx, follow, args); err != nil {
 				return fmt.Errorf("what follows run %s: %w", m.Run, err)
 			}
 		}

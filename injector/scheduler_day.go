@@ -1,0 +1,186 @@
+package injector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"breakwater/injector/scenario"
+)
+
+// The reasons why a game day, or a run of it, is not begun or not gone on with.
+const (
+	OutsideHours Reason = "outside_hours"
+	DayStopped   Reason = "gameday_stopped" // something ended all of it
+	DayOver      Reason = "gameday_over"    // its deadline passed
+)
+
+func closed(r Reason) string {
+	if r == OutsideHours {
+		return "the time lies outside the hours that are allowed"
+	}
+	return "the day lies in a blackout"
+}
+
+// Approved is one person's agreement to one content of a game day as held once.
+type Approved struct {
+	Day, Actor, Hash string
+	At               time.Time
+}
+
+// Reverify is a scenario as it was when it found something. Findings names what
+// has to be looked at again by it.
+type Reverify struct {
+	Service, Text string
+	Findings      []string
+}
+
+// DayHeld is a game day as it is held once.
+type DayHeld struct {
+	ID, Text, Hash string
+	Needs          int // approvals
+	// Verifies names findings that its runs look at again.
+	Verifies []string
+}
+
+// DayID is the same on every control for one game day at one planned time.
+func DayID(name string, at time.Time) string {
+	return "g" + strings.TrimPrefix(runID(at, hashText(fmt.Sprintf("%s %d day", name, at.UnixNano()))), "r")
+}
+
+// DayHash is what an approval is bound to: the document and every scenario it runs.
+func DayHash(day scenario.GameDay, docs []Document) string {
+	var all strings.Builder
+	all.WriteString(day.Text)
+	for _, id := range day.Scenarios {
+		all.WriteString("\x00" + id + "\x00")
+		if n := slices.IndexFunc(docs, func(x Document) bool { return x.ID == id }); n >= 0 {
+			all.WriteString(docs[n].Text)
+		}
+	}
+	return hashText(all.String())
+}
+
+// Needs is how many people have to agree before day may run. Where users are real
+// nobody goes below the rule: none within a grant, two for what users cannot do
+// without, else one.
+func (s *Scheduler) Needs(day scenario.GameDay, services []string) int {
+	n := max(day.Approvals, 0)
+	if s.Env != "prod" {
+		return n
+	}
+	core := s.Core != nil && slices.ContainsFunc(services, s.Core)
+	switch {
+	case core:
+		return max(n, 2)
+	case day.GrantPPM > 0:
+		return n
+	}
+	return max(n, 1)
+}
+
+// Plan makes the runs of day at a planned time, or says why there are none. It is
+// the same for what is due and for what a person starts.
+func (s *Scheduler) Plan(d Due, day scenario.GameDay, at, now time.Time) ([]Run, DayHeld, Stop) {
+	if d.Halted {
+		return nil, DayHeld{}, Stop{Halted, "all experiments are halted"}
+	}
+	held := DayHeld{ID: DayID(day.Name, at), Text: day.Text, Hash: DayHash(day, d.Documents)}
+	own := day.Name
+	if day.Schedule != nil && day.Schedule.Allow {
+		own = ""
+	}
+	var runs []Run
+	var services []string
+	add := func(sc scenario.Scenario, wave int) Stop {
+		if by := holder(d.Active, sc.Target.Service, own); by != "" {
+			return Stop{Overlap, by + " has not ended"}
+		}
+		if no := grant(s.Budgets, sc.Target.Service, day.GrantPPM); no.Reason != "" {
+			return no
+		}
+		r := NewRun(sc, at)
+		r.ID = occurrenceID(day.Name, at, len(runs))
+		r.Schedule, r.GameDay, r.Seq, r.Wave = day.Name, day.Name, len(runs), wave
+		r.CapPPM, r.State = day.GrantPPM, Scheduled
+		runs, services = append(runs, r), append(services, sc.Target.Service)
+		return Stop{}
+	}
+	for wave, w := range day.Waves {
+		for _, id := range w.Scenarios {
+			n := slices.IndexFunc(d.Documents, func(x Document) bool { return x.ID == id })
+			if n < 0 {
+				return nil, held, Stop{NoDocument, "scenario " + id + " is not there"}
+			}
+			sc, err := ParseText(d.Documents[n].Text)
+			if err != nil {
+				return nil, held, Stop{BadText, fmt.Sprintf("scenario %s: %v", id, err)}
+			}
+			if no := add(sc, wave); no.Reason != "" {
+				return nil, held, no
+			}
+		}
+	}
+	s.reverify(d, day, services, runs, &held, func(sc scenario.Scenario, wave int) bool {
+		if add(sc, wave).Reason != "" {
+			return false
+		}
+		runs[len(runs)-1].Title = "Looked at again: " + sc.Title
+		return true
+	})
+	held.Needs = s.Needs(day, services)
+	if agreed(d.Approved, held, now) < held.Needs {
+		for i := range runs {
+			runs[i].State = PendingApproval
+		}
+	}
+	return runs, held, Stop{}
+}
+
+// reverify adds what findings of the day's services have to be looked at again by,
+// at the intensity that found them, after all else and each alone.
+func (s *Scheduler) reverify(d Due, day scenario.GameDay, services []string, runs []Run, held *DayHeld, add func(scenario.Scenario, int) bool) {
+	if !day.Reverify {
+		return
+	}
+	wave := len(day.Waves)
+	for _, v := range d.Reverify {
+		if !slices.Contains(services, v.Service) {
+			continue
+		}
+		hash := hashText(v.Text)
+		if !slices.ContainsFunc(runs, func(r Run) bool { return r.Hash == hash }) {
+			sc, err := ParseText(v.Text)
+			if err != nil || !add(sc, wave) {
+				continue // an older grammar, or the target is held: it stays as it is
+			}
+			wave++
+		}
+		held.Verifies = append(held.Verifies, v.Findings...)
+	}
+}
+
+// agreed counts the people whose approval of this very content still holds.
+func agreed(all []Approved, held DayHeld, now time.Time) int {
+	who := map[string]bool{}
+	for _, a := range all {
+		if a.Day == held.ID && a.Hash == held.Hash && now.Sub(a.At) < ApprovalFor {
+			who[a.Actor] = true
+		}
+	}
+	return len(who)
+}
+
+// Ends says why what comes after a run in its game day may not begin; "": it may.
+func (m Move) Ends() string {
+	if m.To != Completed {
+		return "was not completed"
+	}
+	for _, a := range m.Assertions {
+		if a.Phase == "after" && a.Result != Pass && !a.Optional {
+			return "has not recovered: " + a.ID + ": expected " + a.Expected + ", saw " + a.Seen
+		}
+	}
+	return ""
+}

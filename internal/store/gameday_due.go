@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"breakwater/injector"
+	"breakwater/injector/finding"
+)
+
+const approvedSQL = `
+select a.gameday as day, a.actor, a.hash, a.at
+from gameday_approval a join gameday g on g.id = a.gameday
+where g.ended_at is null and a.at > @since order by a.gameday, a.actor`
+
+// What claims to be mended, and what is overdue, is looked at again by the text
+// that found it.
+const reverifySQL = `
+select service, text, array_agg(id order by id) as findings from finding
+where state in ('claimed_fixed', 'verifying') or state in ('open', 'reopened') and due_at < @now
+   or state = 'accepted_risk' and risk_until < @now
+group by service, text order by service, min(opened_at), text`
+
+// forDays reads what decides about game days beside schedules and runs.
+func forDays(ctx context.Context, q querier, now time.Time) ([]injector.Approved, []injector.Reverify, error) {
+	rows, err := q.Query(ctx, approvedSQL, pgx.StrictNamedArgs{"since": now.Add(-injector.ApprovalFor)})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read approvals: %w", err)
+	}
+	approved, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Approved])
+	if err != nil {
+		return nil, nil, fmt.Errorf("read approvals: %w", err)
+	}
+	rows, err = q.Query(ctx, reverifySQL, pgx.StrictNamedArgs{"now": now})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what to look at again: %w", err)
+	}
+	again, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Reverify])
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what to look at again: %w", err)
+	}
+	return approved, again, nil
+}
+
+const (
+	holdDaySQL = `
+insert into gameday (id, name, title, planned_at, actor, text, hash, needs, started_at)
+values (@id, @name, @title, @at, @actor, @text, @hash, @needs, @now)
+on conflict (id) do update set text = excluded.text, hash = excluded.hash, needs = excluded.needs, started_at = excluded.started_at`
+	skipDaySQL  = `update gameday set stopped = @why, ended_at = @now where name = @name and planned_at = @at and ended_at is null`
+	verifySQL   = `update finding set state = 'verifying' where id = any(@ids) and state = 'claimed_fixed' returning id`
+	dayTitleSQL = `select title from schedule where id = @name`
+)
+
+// holdDay writes how a game day is held, or, where it was announced, that it is not.
+func holdDay(ctx context.Context, tx pgx.Tx, name string, o injector.Decided, now time.Time) error {
+	if len(o.Runs) == 0 {
+		_, err := tx.Exec(ctx, skipDaySQL, pgx.StrictNamedArgs{"name": name, "at": o.ScheduledFor, "now": now, "why": o.Skipped + ": " + o.Detail})
+		if err != nil {
+			return fmt.Errorf("skip game day %s: %w", name, err)
+		}
+		return nil
+	}
+	title := name
+	if err := tx.QueryRow(ctx, dayTitleSQL, pgx.StrictNamedArgs{"name": name}).Scan(&title); err != nil {
+		return fmt.Errorf("game day %s: %w", name, err)
+	}
+	return writeDay(ctx, tx, name, title, o.Runs[0].Actor, o.ScheduledFor, now, o.Day)
+}
+
+func writeDay(ctx context.Context, tx pgx.Tx, name, title, actor string, at, now time.Time, d injector.DayHeld) error {
+	_, err := tx.Exec(ctx, holdDaySQL, pgx.StrictNamedArgs{"id": d.ID, "name": name, "title": title, "at": at, "actor": actor,
+		"text": d.Text, "hash": d.Hash, "needs": d.Needs, "now": now})
+	if err != nil {
+		return fmt.Errorf("hold game day %s: %w", d.ID, err)
+	}
+	if len(d.Verifies) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, verifySQL, pgx.StrictNamedArgs{"ids": d.Verifies})
+	if err != nil {
+		return fmt.Errorf("findings of game day %s: %w", d.ID, err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("findings of game day %s: %w", d.ID, err)
+	}
+	for _, id := range ids {
+		e := finding.Event{At: now, Actor: actor, Kind: string(finding.Verifying), Text: "looked at again by game day " + d.ID}
+		if err := addFindingEvent(ctx, tx, id, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
