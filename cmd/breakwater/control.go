@@ -25,6 +25,7 @@ import (
 	"breakwater/migrations"
 	"breakwater/slo"
 	"breakwater/slo/gate"
+	"breakwater/slo/gate/dialect"
 	"breakwater/slo/ingest"
 	"breakwater/slo/report"
 	"breakwater/web"
@@ -75,6 +76,7 @@ type control struct {
 	gate  *gate.Gate
 	// releases are the freezes, and the incidents people are told of.
 	releases releases
+	github   *dialect.GitHub // nil: no App is configured
 	engine   *injector.Engine
 	pages    *web.Server
 	ingest   *ingest.Handler
@@ -140,6 +142,10 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		PolicyFor: func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }})
 	c.metrics.MustRegister(report.NewMetrics(c.slo))
 	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Book: c.releases.book, Log: c.log})
+	var err error
+	if c.github, err = c.newGitHub(); err != nil {
+		return exit(exitUsage, err)
+	}
 	c.ingest = ingest.New(ingest.Config{Store: c.store, Limit: c.slo.Limit, Log: c.log, Metrics: c.metrics,
 		Audit: func(ctx context.Context, action, object, detail string) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: auth.From(ctx).Name, Action: action, Object: object, Detail: detail})
@@ -197,6 +203,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work.Go(func() error { return c.slo.Run(wctx) })
 		work.Go(func() error { return c.engine.Run(wctx) })
 		work.Go(func() error { return c.releases.run(wctx) })
+		work.Go(func() error { return c.runDialects(wctx) })
 		work.Go(func() error { return c.keep(wctx) })
 		work.Go(func() error { return c.watchHealth(wctx) })
 		return work.Wait()

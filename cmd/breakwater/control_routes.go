@@ -47,6 +47,7 @@ func (c *control) routes() chi.Router {
 		}
 		c.sloRoutes(r)
 		c.freezeRoutes(r)
+		c.dialectRoutes(r)
 		c.drillRoutes(r)
 		c.healthRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
