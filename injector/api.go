@@ -127,10 +127,15 @@ func (a *API) Abort(w http.ResponseWriter, r *http.Request) {
 	a.stand(w, r, id)
 }
 
-// Approve answers POST /api/v1/experiments/{id}/approve.
+// Approve answers POST /api/v1/experiments/{id}/approve; {"hash": "..."} names the
+// document that was agreed to.
 func (a *API) Approve(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	if err := a.desk.Approve(r.Context(), id, a.desk.cfg.Actor(r.Context())); err != nil {
+	hash, ok := agreedTo(w, r)
+	if !ok {
+		return
+	}
+	if _, err := a.desk.Approve(r.Context(), id, hash, a.desk.cfg.Actor(r.Context())); err != nil {
 		a.fail(w, r, err)
 		return
 	}

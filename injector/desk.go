@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,7 +120,8 @@ func (e *Desk) Start(ctx context.Context, id, document, actor string) (Run, []sc
 	}
 	r := NewRun(sc, now)
 	r.ID, r.Actor, r.State = runID(now, strings.ToLower(rand.Text())), actor, Scheduled
-	if e.cfg.Env == "prod" || slices.ContainsFunc(warnings, func(w scenario.Warning) bool { return w.Code == scenario.Unsafe }) {
+	r.Class = classOf(sc, facts)
+	if r.Needs = e.needs(sc, facts); r.Needs > 0 {
 		r.State = PendingApproval
 	}
 	if err := e.cfg.Audit(ctx, actor, "run.start", r.ID, "scenario "+sc.ID); err != nil {
@@ -144,28 +144,6 @@ var ErrScope = errors.New("outside the scope of this token")
 
 // ErrSelf means that somebody tried to approve what they started.
 var ErrSelf = errors.New("who started a run cannot approve it")
-
-// Approve lets a waiting run start.
-func (e *Desk) Approve(ctx context.Context, id, actor string) error {
-	r, now, err := e.stand(ctx, id)
-	if err != nil {
-		return err
-	}
-	if !e.cfg.Covers(ctx, r.Service) {
-		return fmt.Errorf("service %s: %w", r.Service, ErrScope)
-	}
-	if r.Actor == actor {
-		return ErrSelf
-	}
-	to, err := Step(r.State, Approve)
-	if err != nil {
-		return err
-	}
-	if err := e.cfg.Audit(ctx, actor, "run.approve", id, "document "+r.Hash); err != nil {
-		return err
-	}
-	return e.cfg.Ledger.Move(ctx, Move{Run: id, From: r.State, To: to, At: now, Actor: actor, Text: "approved"})
-}
 
 // Abort stops one run. It wins over whatever its engine does at the same time,
 // and doing it again changes nothing.

@@ -41,6 +41,11 @@ type Config struct {
 	// Core tells services that users cannot do without; nil: none is.
 	Core func(service string) bool
 	Log  *slog.Logger
+	// Owns reports whether whoever asks speaks for a service; nil: nobody is known to.
+	Owns func(ctx context.Context, service string) bool
+	// Worse is told of a search whose boundary is worse than the one before; nil:
+	// its report alone says so.
+	Worse func(ctx context.Context, s Search, seen Assertion) error
 }
 
 // Engine drives experiments. Several may share one ledger; each run has one
@@ -153,9 +158,7 @@ func (e *Engine) Tick(ctx context.Context, now time.Time) error {
 		trouble[h.Run.ID] = old.again(err, now)
 	}
 	e.trouble = trouble // Tick is not called at once from two places
-	if err := e.cfg.Ledger.ExpireApprovals(ctx, now); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, e.cfg.Ledger.ExpireApprovals(ctx, now), e.seek(ctx, now))
 	return errors.Join(errs...)
 }
 
@@ -203,6 +206,9 @@ func (e *Engine) parse(r Run) (scenario.Scenario, error) {
 	sc, err := e.read(context.Background(), r.Text)
 	if err != nil {
 		return sc, err
+	}
+	if r.Search != "" {
+		sc = sc.Turned(r.Knob)
 	}
 	if len(e.parsed) >= 1000 {
 		clear(e.parsed)

@@ -20,6 +20,7 @@ func (e *Engine) facts(ctx context.Context, sc scenario.Scenario, now time.Time,
 		f = e.cfg.Preflight(ctx, sc)
 	}
 	f.Prod = e.cfg.Env == "prod"
+	f.Core = f.Core || e.cfg.Core != nil && e.cfg.Core(sc.Target.Service)
 	f.Traffic, f.Budgets = map[string]scenario.Traffic{}, map[string]scenario.Budget{}
 	until := now.Truncate(time.Minute)
 	for _, service := range sc.Services() {

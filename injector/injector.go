@@ -70,6 +70,13 @@ type Run struct {
 	// deadline counts from it.
 	DueAt  time.Time
 	Starts int // how often it was armed
+	// Search is the search whose probe it is, with its knob at Knob; "": none.
+	Search string
+	Knob   int64
+	// Class is C where much is at stake, Needs how many people have to agree.
+	Class     Class
+	Needs     int
+	Approvals []Approval
 	// CapPPM is the share of the window's budget it may spend; 0: only what the
 	// scenario itself says.
 	CapPPM int64

@@ -144,6 +144,9 @@ func verdict(r Run, sc scenario.Scenario, o Observations, all []Assertion) (Verd
 	return Passed, fmt.Sprintf("everything held while %d of %d tries were hit", o.Injected, o.Attempts)
 }
 
+// notSteady is why nothing is injected into a system that is not well.
+const notSteady = "steady_state_not_met"
+
 func beforeInjection(r Run, sc scenario.Scenario, o Observations, all []Assertion) (Verdict, string) {
 	if r.State == Baseline || r.State == Completed {
 		for _, a := range all {

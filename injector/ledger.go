@@ -64,6 +64,7 @@ type Due struct {
 type Active struct {
 	ID, Service, Schedule string
 	State                 State
+	Class                 Class
 }
 
 // Decision is what becomes of a due schedule.
@@ -242,6 +243,8 @@ type Ledger interface {
 	RunLedger
 	GatewayLedger
 	TrafficLedger
+	SearchLedger
+	ApprovalLedger
 }
 
 // Budget is what the engine must know of a service's promise. It is a plain

@@ -107,6 +107,9 @@ func (d *drive) scheduled(ctx context.Context) error {
 		if a.ID != d.run.ID && a.Service == d.run.Service && a.State.Active() {
 			return d.move(ctx, Skip, Move{Reason: string(Overlap), Text: a.ID + " has not ended"})
 		}
+		if a.ID != d.run.ID && a.Class == ClassC && d.run.Class == ClassC && a.State.Active() {
+			return d.move(ctx, Skip, Move{Reason: string(Overlap), Text: a.ID + " is of class C too, and has not ended"})
+		}
 	}
 	if no := d.skewed(ctx); no.Reason != "" {
 		if d.now.Sub(d.run.DueAt) < skewPatience {
@@ -233,7 +236,7 @@ func (d *drive) baseline(ctx context.Context) error {
 	_, why, all := Judge(d.run, d.sc, o)
 	unsteady := slices.ContainsFunc(all, func(a Assertion) bool { return a.Phase == "steady" && a.Result != Pass && !a.Optional })
 	if unsteady || openBefore(d.sc, o) != "" {
-		return d.move(ctx, Quit, Move{Reason: "steady_state_not_met", Verdict: Inconclusive, Why: why, Assertions: all, Cohorts: o.Parts, Text: why})
+		return d.move(ctx, Quit, Move{Reason: notSteady, Verdict: Inconclusive, Why: why, Assertions: all, Cohorts: o.Parts, Text: why})
 	}
 	return d.move(ctx, Inject, Move{Assertions: all, Text: fmt.Sprintf("injecting %s for %v",
 		percent(float64(d.sc.Sample.PPM)/1_000_000), d.run.InjectFor)})
@@ -316,5 +319,12 @@ func (d *drive) finish(ctx context.Context, verdict Verdict, why string, all []A
 	if err == nil {
 		m.Counts = &counts
 	}
-	return d.move(ctx, Gone, m)
+	if err := d.move(ctx, Gone, m); err != nil {
+		return err
+	}
+	if m.Counts != nil {
+		d.run.Attempts, d.run.Injected, d.run.Good, d.run.Bad = counts.Attempts, counts.Injected, counts.Good, counts.Bad
+	}
+	d.run.Why = why
+	return d.followed(ctx, d.run, d.sc, verdict, d.now)
 }

@@ -26,6 +26,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		{ErrFrozen, http.StatusConflict, "frozen"},
 		{ErrFenced, http.StatusConflict, "moved_on"},
 		{ErrStep, http.StatusConflict, "state"},
+		{ErrContent, http.StatusConflict, "other_document"},
 		{ErrSelf, http.StatusForbidden, "self_approval"},
 		{ErrScope, http.StatusForbidden, "scope"},
 	} {

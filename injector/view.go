@@ -43,6 +43,13 @@ type runJSON struct {
 	Receipts    []receiptJSON   `json:"receipts,omitempty"`
 	Assertions  []assertionJSON `json:"assertions,omitempty"`
 	Cohorts     []partJSON      `json:"cohorts,omitempty"`
+	// Search and Knob are those of a probe; Class, Needs and Approvals say who has to
+	// agree, and who does.
+	Search    string     `json:"search,omitempty"`
+	Knob      int64      `json:"knob,omitempty"`
+	Class     Class      `json:"class,omitempty"`
+	Needs     int        `json:"needs_approvals,omitempty"`
+	Approvals []Approval `json:"approvals,omitempty"`
 }
 
 type partJSON struct {
@@ -142,6 +149,7 @@ func showRun(r Run) runJSON {
 		RecoverAt: r.RecoverAt, EndedAt: r.EndedAt,
 		BaselineMS: r.BaselineFor.Milliseconds(), InjectMS: r.InjectFor.Milliseconds(), RecoverMS: r.RecoverFor.Milliseconds(),
 		Attempts: r.Attempts, Injected: r.Injected, ExpectedPPM: r.ExpectedPPM, Good: r.Good, Bad: r.Bad, SpentPPM: r.BudgetSpentPPM,
+		Search: r.Search, Knob: r.Knob, Class: r.Class, Needs: r.Needs, Approvals: r.Approvals,
 	}
 	for _, x := range r.Receipts {
 		out.Receipts = append(out.Receipts, receiptJSON{x.Gateway, x.Fault, x.Hash, x.PPM, x.ArmedAt, x.RemovedAt, x.ByLease})

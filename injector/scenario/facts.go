@@ -21,6 +21,18 @@ type Facts struct {
 	MaxPPM     int64
 	MaxLatency time.Duration
 
+	// Core: users cannot do without the target. SharePPM is how much of all traffic a
+	// run would hit; 0: not known.
+	Core     bool
+	SharePPM int64
+	// Owner is who answers for the target; Alerted: a route of alerts leads to
+	// somebody for it. Both count where Readied.
+	Owner   string
+	Alerted bool
+	Readied bool
+	// History is how long the target has been measured; nil: not known.
+	History *time.Duration
+
 	Prod    bool    // what is doubtful elsewhere is refused there
 	Routes  []Route // of the target's service, in the documents
 	Breaker *BreakerRule

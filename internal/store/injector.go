@@ -34,6 +34,9 @@ type runRow struct {
 	BudgetSpentPPM                                                     int64 `db:"budget_spent_ppm"`
 	Assertions, Cohorts                                                []byte
 	LeaseUntil                                                         *time.Time `db:"lease_until"`
+	Search, Class                                                      string
+	Knob                                                               int64
+	Needs                                                              int
 }
 
 func utc(t *time.Time) time.Time {
@@ -56,6 +59,7 @@ func (r runRow) run() (injector.Run, error) {
 		RecoverFor:  time.Duration(r.RecoverMS) * time.Millisecond,
 		ExpectedPPM: r.ExpectedPPM, Attempts: r.Attempts, Injected: r.Injected,
 		Good: r.Good, Bad: r.Bad, BudgetSpentPPM: r.BudgetSpentPPM, LeaseUntil: utc(r.LeaseUntil),
+		Search: r.Search, Knob: r.Knob, Class: injector.Class(r.Class), Needs: r.Needs,
 	}
 	if err := json.Unmarshal(r.Assertions, &out.Assertions); err != nil {
 		return out, fmt.Errorf("assertions of run %s: %w", r.ID, err)
@@ -79,11 +83,24 @@ func (s *Store) runs(ctx context.Context, q querier, rows pgx.Rows) ([]injector.
 	out := make([]injector.Run, len(found))
 	ids := make([]string, len(found))
 	place := map[string]int{}
+	var agreed []string // of which somebody has to approve
 	for i, r := range found {
 		if out[i], err = r.run(); err != nil {
 			return nil, err
 		}
 		ids[i], place[r.ID] = r.ID, i
+		if r.Needs > 0 {
+			agreed = append(agreed, r.ID)
+		}
+	}
+	if len(agreed) > 0 {
+		by, err := approvals(ctx, q, agreed)
+		if err != nil {
+			return nil, err
+		}
+		for id, all := range by {
+			out[place[id]].Approvals = all
+		}
 	}
 	rows, err = q.Query(ctx, receiptsSQL, pgx.StrictNamedArgs{"runs": ids})
 	if err != nil {
@@ -107,7 +124,7 @@ func (s *Store) runs(ctx context.Context, q querier, rows pgx.Rows) ([]injector.
 const runSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until, search, knob, class, needs
 from run where id = @id`
 
 // Run returns one run, or injector.ErrNotFound.
@@ -129,7 +146,7 @@ func (s *Store) Run(ctx context.Context, id string) (injector.Run, error) {
 const newestRunsSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until, search, knob, class, needs
 from run order by planned_at desc, id desc limit @limit`
 
 // Runs lists the newest runs, newest first.
@@ -167,7 +184,7 @@ func (s *Store) Note(ctx context.Context, e injector.Event) error {
 	return nil
 }
 
-const activeRunsSQL = `select id, service, schedule, state from run where ended_at is null order by id`
+const activeRunsSQL = `select id, service, schedule, state, class from run where ended_at is null order by id`
 
 // ActiveRuns lists every run that has not ended.
 func (s *Store) ActiveRuns(ctx context.Context) ([]injector.Active, error) {
@@ -197,9 +214,9 @@ func (s *Store) Halt(ctx context.Context) (injector.Halt, error) {
 
 const insertRunSQL = `
 insert into run (id, schedule, seq, wave, gameday, scenario, title, service, text, hash, actor, state, cap_ppm, planned_at, due_at,
-    baseline_ms, inject_ms, recover_ms, expected_ppm)
+    baseline_ms, inject_ms, recover_ms, expected_ppm, search, knob, class, needs)
 values (@id, @schedule, @seq, @wave, @gameday, @scenario, @title, @service, @text, @hash, @actor, @state, @cap_ppm, @planned_at, @due_at,
-    @baseline_ms, @inject_ms, @recover_ms, @expected_ppm)`
+    @baseline_ms, @inject_ms, @recover_ms, @expected_ppm, @search, @knob, @class, @needs)`
 
 // insertRun adds r and the first line of its log.
 func insertRun(ctx context.Context, tx pgx.Tx, r injector.Run, at time.Time) error {
@@ -208,6 +225,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, r injector.Run, at time.Time) err
 		"service": r.Service, "text": r.Text, "hash": r.Hash, "actor": r.Actor, "state": string(r.State), "cap_ppm": r.CapPPM,
 		"planned_at": r.PlannedAt, "due_at": r.DueAt, "baseline_ms": r.BaselineFor.Milliseconds(),
 		"inject_ms": r.InjectFor.Milliseconds(), "recover_ms": r.RecoverFor.Milliseconds(), "expected_ppm": r.ExpectedPPM,
+		"search": r.Search, "knob": r.Knob, "class": string(r.Class), "needs": r.Needs,
 	})
 	if err != nil {
 		return fmt.Errorf("add run %s: %w", r.ID, err)
@@ -248,6 +266,10 @@ func (s *Store) AddRun(ctx context.Context, r injector.Run) error {
 		for _, a := range active {
 			if a.Service == r.Service {
 				return fmt.Errorf("%s: %w", a.ID, injector.ErrOverlap)
+			}
+			// What goes wrong in two of the gravest at once could not be told apart.
+			if r.Class == injector.ClassC && a.Class == injector.ClassC && a.State != injector.PendingApproval {
+				return fmt.Errorf("%s is of class C too: %w", a.ID, injector.ErrOverlap)
 			}
 		}
 		return errors.Join(insertRun(ctx, tx, r, r.PlannedAt), hint(ctx, tx))

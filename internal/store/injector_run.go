@@ -42,7 +42,7 @@ from free where run.id = free.id returning run.id`
 const heldSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
     cap_ppm, planned_at, due_at, started_at, baseline_at, inject_at, recover_at, ended_at, baseline_ms, inject_ms, recover_ms,
-    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until
+    expected_ppm, attempts, injected, good, bad, budget_spent_ppm, assertions, cohorts, lease_until, search, knob, class, needs
 from run where owner = @owner and ended_at is null and lease_until > @now order by due_at, seq`
 
 // Hold renews what owner holds, claims what is due and free, and returns both.

@@ -127,6 +127,7 @@ type gateway struct {
 	config          string
 	degrades        bool  // all that points answers comes from a fallback
 	perPoll, badPer int64 // requests of each service a poll, and how many of them fail while injected
+	bears           int64 // milliseconds of latency that fail nobody
 }
 
 func newGateway(name string) *gateway {
@@ -159,7 +160,7 @@ func (g *gateway) serve() {
 		t := g.tally(f.Fault.Run, f.Fault.Target.Service)
 		t.Attempts += g.perPoll
 		t.Injected += g.perPoll * f.Fault.PPM / 1_000_000
-		if f.Fault.PPM > 0 {
+		if f.Fault.PPM > 0 && f.Fault.LatencyMS > g.bears {
 			g.tally("", "order").Bad += g.badPer
 			g.tally("", "order").Good -= g.badPer
 		}
