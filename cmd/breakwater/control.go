@@ -27,6 +27,7 @@ import (
 	"breakwater/slo/gate"
 	"breakwater/slo/gate/dialect"
 	"breakwater/slo/ingest"
+	"breakwater/slo/now"
 	"breakwater/slo/report"
 	"breakwater/web"
 )
@@ -75,12 +76,13 @@ type control struct {
 	slo   *slo.Evaluator
 	gate  *gate.Gate
 	// releases are the freezes, and the incidents people are told of.
-	releases releases
-	github   *dialect.GitHub // nil: no App is configured
-	engine   *injector.Engine
-	pages    *web.Server
-	ingest   *ingest.Handler
-	metrics  *prometheus.Registry
+	releases   releases
+	github     *dialect.GitHub // nil: no App is configured
+	situations *now.Desk       // who is hit now, and why
+	engine     *injector.Engine
+	pages      *web.Server
+	ingest     *ingest.Handler
+	metrics    *prometheus.Registry
 	// ready is set once the schema is there and the first tokens are made.
 	ready atomic.Bool
 }
@@ -141,6 +143,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 	c.slo = slo.NewEvaluator(c.store, slo.Config{Log: c.log,
 		PolicyFor: func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }})
 	c.metrics.MustRegister(report.NewMetrics(c.slo))
+	c.situations = c.newNowDesk()
 	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Book: c.releases.book, Log: c.log})
 	var err error
 	if c.github, err = c.newGitHub(); err != nil {
@@ -204,6 +207,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work.Go(func() error { return c.engine.Run(wctx) })
 		work.Go(func() error { return c.releases.run(wctx) })
 		work.Go(func() error { return c.runDialects(wctx) })
+		work.Go(func() error { return c.situations.Run(wctx) })
 		work.Go(func() error { return c.keep(wctx) })
 		work.Go(func() error { return c.watchHealth(wctx) })
 		return work.Wait()

@@ -47,6 +47,7 @@ func (c *control) routes() chi.Router {
 		}
 		c.sloRoutes(r)
 		c.freezeRoutes(r)
+		c.nowRoutes(r)
 		c.dialectRoutes(r)
 		c.drillRoutes(r)
 		c.healthRoutes(r)

@@ -75,6 +75,7 @@ func TestRoutesAreGuarded(t *testing.T) {
 		"POST /api/v1/slos/{id}/recompute":                  "operator",
 		"POST /api/v1/events/deploys":                       "operator pipeline",
 		"POST /api/v1/events/incidents":                     "operator pipeline",
+		"GET /api/v1/now":                                   "viewer",
 
 		"GET /api/v1/gate/argo":                  "viewer pipeline",
 		"POST /api/v1/gate/argo":                 "viewer pipeline",
