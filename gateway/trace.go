@@ -24,7 +24,7 @@ func (g *Gateway) trace(next exchange.Service) exchange.Service {
 		if soundTrace(head) {
 			return next.Serve(x)
 		}
-		minted := g.traces.mint()
+		minted := g.traces.mint(x)
 		head.Set(traceParent, minted)
 		head.Del(traceState) // it belongs to a trace that is lost
 		err := next.Serve(x)
@@ -86,7 +86,7 @@ func (t *traces) next() uint64 {
 
 // mint makes a traceparent. It says "sampled": we record every exchange, and a
 // client without tracing must not switch that of the upstream off.
-func (t *traces) mint() string {
+func (t *traces) mint(x *exchange.Exchange) string {
 	var raw [24]byte
 	for i := range 3 {
 		binary.BigEndian.PutUint64(raw[8*i:], t.next())
@@ -97,5 +97,5 @@ func (t *traces) mint() string {
 	out[35] = '-'
 	hex.Encode(out[36:], raw[16:])
 	copy(out[52:], "-01")
-	return string(out[:])
+	return x.Text(out[:])
 }

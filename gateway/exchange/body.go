@@ -43,6 +43,10 @@ func (b *Body) Set(src io.Reader, length int64) {
 	}
 }
 
+// Ended reports whether the source is at its end. It may be asked while another
+// goroutine reads the body.
+func (b *Body) Ended() bool { return b.is(bodyEOF) }
+
 // Empty reports whether there is no body at all.
 func (b *Body) Empty() bool { return b.src == nil }
 

@@ -61,6 +61,9 @@ type Response struct {
 	Tunnel io.ReadWriteCloser
 	// Local marks an answer of ours; it says nothing about the upstream.
 	Local bool
+	// Memory is what the service that fills answers may keep here for the next one
+	// in this slot.
+	Memory any
 }
 
 // close returns the connection under the answer, or gives it up.
@@ -116,6 +119,7 @@ type Exchange struct {
 	deadline time.Time
 	enders   []Ender
 	held     held
+	text     text
 	life
 }
 
@@ -138,13 +142,14 @@ func (x *Exchange) Reset() {
 	x.Event = retrylog.Exchange{Tries: tries}
 	x.InboundRetries, x.Endpoint, x.Inform = 0, "", nil
 	x.Streaming, x.Idle, x.Probe, x.HeadAt = false, 0, 0, time.Time{}
+	x.text.reset()
 }
 
 func (r *Response) reset() {
 	head, trailer := r.Head, r.Trailer
 	head.Reset()
 	trailer.Reset()
-	*r = Response{Head: head, Trailer: trailer, Length: -1}
+	*r = Response{Head: head, Trailer: trailer, Length: -1, Memory: r.Memory}
 }
 
 // Try is the attempt under way, or nil before the first.

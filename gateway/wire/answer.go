@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unsafe"
 
 	"breakwater/gateway/exchange"
 )
@@ -22,7 +21,7 @@ func (c *conn) readHead(x *exchange.Exchange) error {
 		if err != nil {
 			return err
 		}
-		a, text := newAnswer(raw)
+		text := x.Text(raw)
 		head := &x.Response.Head
 		head.Reset()
 		status, minor, err := parseHead(text, head)
@@ -30,7 +29,7 @@ func (c *conn) readHead(x *exchange.Exchange) error {
 			return err
 		}
 		if status >= 200 {
-			return c.accept(x, a, status, minor)
+			return c.accept(x, status, minor)
 		}
 		if status == 101 {
 			return c.tunnel(x)
@@ -44,21 +43,17 @@ func (c *conn) readHead(x *exchange.Exchange) error {
 	return badResponse("too many informational answers")
 }
 
-// answer is the memory of one answer, in one piece: its body, and the text of
-// its head, to which the fields point. Both outlive the use of the connection,
-// which may serve others before x has ended, so neither can be the connection's.
-type answer struct {
-	body
-	text [224]byte
-}
-
-func newAnswer(raw []byte) (*answer, string) {
-	a := new(answer)
-	if len(raw) > len(a.text) {
-		return a, string(raw)
+// memory returns a body for x's answer. Both the body and the text of the head, to
+// which the fields point, outlive the use of the connection, which may serve others
+// before x has ended: so they are x's and not the connection's.
+func memory(x *exchange.Exchange) *body {
+	b, ok := x.Response.Memory.(*body)
+	if !ok {
+		b = new(body)
+		x.Response.Memory = b
 	}
-	n := copy(a.text[:], raw)
-	return a, unsafe.String(&a.text[0], n) // never written again
+	*b = body{}
+	return b
 }
 
 // headText reads up to the empty line and returns the head without it. It is
@@ -182,7 +177,7 @@ var tchars = func() (t [256]bool) {
 
 // accept takes a final head: how its body ends, and whether the connection may
 // serve again (RFC 9112 section 6.3).
-func (c *conn) accept(x *exchange.Exchange, a *answer, status, minor int) error {
+func (c *conn) accept(x *exchange.Exchange, status, minor int) error {
 	r := &x.Response
 	length, chunked, err := framing(&r.Head)
 	if err != nil {
@@ -205,7 +200,7 @@ func (c *conn) accept(x *exchange.Exchange, a *answer, status, minor int) error 
 	r.Head.Del("Content-Length")
 	r.Status, r.Length = status, length
 
-	b := &a.body
+	b := memory(x)
 	switch {
 	case x.Request.Method == "HEAD" || status == 204 || status == 304:
 		if status == 204 {

@@ -131,13 +131,16 @@ func (h *H2) request(c *h2call, conn *h2conn) (*http.Request, error) {
 	if host == "" {
 		host = x.Endpoint
 	}
+	// Its strings are x's, which ends sooner than the connection forgets fields that
+	// it has sent: HPACK keeps them for the next request (RFC 7541 section 2.3.2).
+	own := strings.Clone
 	req := &http.Request{
-		Method: q.Method, Host: host, ProtoMajor: 2, Header: make(http.Header, q.Head.Len()+2),
-		URL: &url.URL{Scheme: h.scheme, Host: x.Endpoint, Opaque: q.Path, RawQuery: q.Query},
+		Method: own(q.Method), Host: own(host), ProtoMajor: 2, Header: make(http.Header, q.Head.Len()+2),
+		URL: &url.URL{Scheme: h.scheme, Host: own(x.Endpoint), Opaque: own(q.Path), RawQuery: own(q.Query)},
 	}
 	for _, f := range q.Head.Fields() {
 		if !ours(f.Name) {
-			req.Header.Add(f.Name, f.Value)
+			req.Header.Add(own(f.Name), own(f.Value))
 		}
 	}
 	if !q.Head.Has("User-Agent") {
