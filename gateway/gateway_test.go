@@ -48,9 +48,7 @@ func (m *memory) Record(r *retrylog.Record) {
 		m.turned = append(m.turned, *r.Transition)
 		return
 	}
-	ev := *r.Exchange
-	ev.Tries = slices.Clone(ev.Tries)
-	m.exchanges = append(m.exchanges, ev)
+	m.exchanges = append(m.exchanges, copied(*r.Exchange))
 	m.more <- struct{}{}
 }
 
