@@ -14,6 +14,7 @@ func newGate(io streams) *cobra.Command {
 	var set settings
 	var kind, ref, output, onUnknown, incident, attestation string
 	var memory gateMemory
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "gate SERVICE",
 		Short: "ask whether a release of a service may go out now",
@@ -21,8 +22,9 @@ func newGate(io streams) *cobra.Command {
 			"4: unknown (no data, no such service, token not accepted, control unreachable) unless\n" +
 			"--on-unknown settles it, which is then said. While control is away, its last signed answer\n" +
 			"to the very same question stands in for as long as that answer says, 15 minutes by default.",
-		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"",
-		Args:    cobra.ExactArgs(1),
+		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"\n" +
+			"  breakwater gate order --env prod --ref \"$GIT_SHA\" --wait 30m",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -34,8 +36,10 @@ func newGate(io streams) *cobra.Command {
 				return err
 			}
 			r := gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref, Incident: incident, Attestation: attestation}
-			d, err := gate.Ask(cmd.Context(), set.baseURL(), set.token, r)
-			d, err = memory.use(cmd.Context(), io, &set, r, d, err)
+			if wait < 0 {
+				return exit(exitUsage, fmt.Errorf("--wait: must be a duration such as 30m, got %s", wait))
+			}
+			d, err := memory.askGate(cmd.Context(), io, &set, r, wait, waitEvery)
 			code := gate.ExitCode(d, err, onUnknown)
 			settled := ""
 			if onUnknown != "" && code != exitUsage && (err != nil || d.Decision == gate.Unclear) {
@@ -79,6 +83,7 @@ func newGate(io streams) *cobra.Command {
 	f.StringVar(&incident, "incident", "", "the declared incident that a reliability_fix is for")
 	f.StringVar(&attestation, "attestation", "", "what breakwater freeze attest printed for this change")
 	memory.flags(f)
+	f.DurationVar(&wait, "wait", 0, "ask again until the answer is allow, for so long at most; then the last answer holds")
 	f.StringVar(&onUnknown, "on-unknown", "", "settle an unknown answer: allow or deny")
 	return cmd
 }
