@@ -57,7 +57,9 @@ type Due struct {
 	// Approved is who agreed to it beforehand, Reverify what findings ask to be
 	// looked at again.
 	Approved []Approved
-	Reverify []Reverify
+	// CalledOff are game days that somebody ended before they began.
+	CalledOff []string
+	Reverify  []Reverify
 }
 
 // Active is a run that has not ended, as far as the overlap lock needs it.

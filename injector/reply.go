@@ -10,3 +10,6 @@ func WriteJSON(w http.ResponseWriter, status int, v any) { writeJSON(w, status, 
 func Problem(w http.ResponseWriter, status int, code, detail string) {
 	problem(w, status, code, detail)
 }
+
+// Nameable reports whether anything could have id.
+func Nameable(id string) bool { return nameable(id) }

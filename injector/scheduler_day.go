@@ -87,6 +87,9 @@ func (s *Scheduler) Plan(d Due, day scenario.GameDay, at, now time.Time) ([]Run,
 		return nil, DayHeld{}, Stop{Halted, "all experiments are halted"}
 	}
 	held := DayHeld{ID: DayID(day.Name, at), Text: day.Text, Hash: DayHash(day, d.Documents)}
+	if slices.Contains(d.CalledOff, held.ID) {
+		return nil, held, Stop{ByUser, "it was called off"}
+	}
 	own := day.Name
 	if day.Schedule != nil && day.Schedule.Allow {
 		own = ""

@@ -19,8 +19,8 @@ const (
 // Draw is what a run that has ended means for findings. Known are those of its
 // service and scenario. It draws nothing from what showed nothing.
 func Draw(r injector.Run, sc scenario.Scenario, known []Finding, now time.Time) []Change {
-	if !r.State.Ended() {
-		return nil
+	if r.Search != "" || !r.State.Ended() {
+		return nil // a search means to fail
 	}
 	var out []Change
 	for _, o := range outcomes(r) {

@@ -16,6 +16,8 @@ select a.gameday as day, a.actor, a.hash, a.at
 from gameday_approval a join gameday g on g.id = a.gameday
 where g.ended_at is null and a.at > @since order by a.gameday, a.actor`
 
+const calledOffSQL = `select id from gameday where ended_at is null and started_at is null and stopped <> '' order by id`
+
 // What claims to be mended, and what is overdue, is looked at again by the text
 // that found it.
 const reverifySQL = `
@@ -25,24 +27,32 @@ where state in ('claimed_fixed', 'verifying') or state in ('open', 'reopened') a
 group by service, text order by service, min(opened_at), text`
 
 // forDays reads what decides about game days beside schedules and runs.
-func forDays(ctx context.Context, q querier, now time.Time) ([]injector.Approved, []injector.Reverify, error) {
+func forDays(ctx context.Context, q querier, now time.Time) ([]injector.Approved, []string, []injector.Reverify, error) {
 	rows, err := q.Query(ctx, approvedSQL, pgx.StrictNamedArgs{"since": now.Add(-injector.ApprovalFor)})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read approvals: %w", err)
+		return nil, nil, nil, fmt.Errorf("read approvals: %w", err)
 	}
 	approved, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Approved])
 	if err != nil {
-		return nil, nil, fmt.Errorf("read approvals: %w", err)
+		return nil, nil, nil, fmt.Errorf("read approvals: %w", err)
+	}
+	rows, err = q.Query(ctx, calledOffSQL)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read what was called off: %w", err)
+	}
+	off, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read what was called off: %w", err)
 	}
 	rows, err = q.Query(ctx, reverifySQL, pgx.StrictNamedArgs{"now": now})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read what to look at again: %w", err)
+		return nil, nil, nil, fmt.Errorf("read what to look at again: %w", err)
 	}
 	again, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Reverify])
 	if err != nil {
-		return nil, nil, fmt.Errorf("read what to look at again: %w", err)
+		return nil, nil, nil, fmt.Errorf("read what to look at again: %w", err)
 	}
-	return approved, again, nil
+	return approved, off, again, nil
 }
 
 const (
@@ -50,7 +60,7 @@ const (
 insert into gameday (id, name, title, planned_at, actor, text, hash, needs, started_at)
 values (@id, @name, @title, @at, @actor, @text, @hash, @needs, @now)
 on conflict (id) do update set text = excluded.text, hash = excluded.hash, needs = excluded.needs, started_at = excluded.started_at`
-	skipDaySQL  = `update gameday set stopped = @why, ended_at = @now where name = @name and planned_at = @at and ended_at is null`
+	skipDaySQL  = `update gameday set stopped = case when stopped = '' then @why else stopped end, ended_at = @now where name = @name and planned_at = @at and ended_at is null`
 	verifySQL   = `update finding set state = 'verifying' where id = any(@ids) and state = 'claimed_fixed' returning id`
 	dayTitleSQL = `select title from schedule where id = @name`
 )

@@ -51,12 +51,12 @@ func (s *Store) TakeDue(ctx context.Context, now time.Time, decide func(injector
 		if err != nil {
 			return err
 		}
-		approved, again, err := forDays(ctx, tx, now)
+		approved, off, again, err := forDays(ctx, tx, now)
 		if err != nil {
 			return err
 		}
 		for _, row := range due {
-			d := decide(injector.Due{Schedule: row.schedule(), Documents: docs, Halted: halted, Active: active, Approved: approved, Reverify: again})
+			d := decide(injector.Due{Schedule: row.schedule(), Documents: docs, Halted: halted, Active: active, Approved: approved, CalledOff: off, Reverify: again})
 			added, err := takeOne(ctx, tx, row.ID, now, d)
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", row.ID, err)
