@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 )
 
-var freezeRuns = flag.Int("freezeruns", 2, "how many budgets TestFromTheLastFailureToTheFreeze exhausts; 20 take about two minutes")
+var freezeRuns = flag.Int("freezeruns", 2, "how many budgets TestFromTheLastFailureToTheFreeze exhausts; 20 take about a quarter of an hour")
 
 const budgetDocuments = `
 ---
@@ -33,6 +34,15 @@ name: svc-%[1]d-ok
 service: svc-%[1]d
 core: true
 match: {path: /svc-%[1]d/ok}
+upstream: fine
+---
+apiVersion: breakwater/v1
+kind: Route
+name: svc-%[1]d-extra
+service: svc-%[1]d
+tier: sheddable
+match: {path: /svc-%[1]d/extra}
+limit: {rate: 1000/s}
 upstream: fine
 ---
 apiVersion: breakwater/v1
@@ -62,12 +72,37 @@ spec:
   objectives: [{displayName: available, target: 0.99}]
 `
 
+const drillOf = `apiVersion: breakwater/v1
+kind: Scenario
+id: late-%[1]s
+title: Answers are late
+target: {service: %[1]s, routes: [%[1]s-ok]}
+sample: {percent: "50%%", key: attempt, seed: auto}
+phases: {baseline: 12s, inject: 1m, recover: 5s}
+faults:
+  - {id: late, latency: {dist: fixed, value: 50ms}, toothless: allowed}
+hypothesis:
+  steady:
+    - {id: s1, sli: %[1]s.success, op: ">=", value: "50%%", min_requests: 30}
+  during:
+    - {id: d1, sli: %[1]s.success, op: ">=", value: "50%%", min_requests: 30}
+stop:
+  - {sli: %[1]s.error_rate, op: ">", value: "90%%", for: 30s}
+`
+
 const freezeDocuments = `apiVersion: breakwater/v1
 kind: FreezePolicy
 name: short
 thaw: {left: 5%%, hold: 2s, min_freeze: 3s}
 coverage: 50%%
 stale: 10s
+passes:
+  - {kind: rollback, proof: [history, declared]}
+measures:
+  - from: frozen
+    shed_below: default
+    limit: {direction: tighten, factor: 50%%}
+    experiments: stop
 on_unknown:
   - {environments: [test], answer: deny, except: [rollback]}
 ---
@@ -78,9 +113,10 @@ resolve_after: 3s
 to: [{type: webhook, url: "%s", secret_file: %q, allow_private: true}]
 `
 
-// From the request that exhausts a budget to the gate's deny and to the page with
-// its context at most 10 s, and to the thaw after enough good ones likewise; then
-// the fail modes: without a database, and without control.
+// From the request that exhausts a budget to the gate's deny, to the page with its
+// context and to a gateway that sheds and limits at most 10 s, and to the thaw and
+// the end of that protection after enough good ones likewise; then the fail modes:
+// without a gateway, without a database, and without control.
 func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 	slow(t)
 	fine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
@@ -155,7 +191,28 @@ func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 		w.request("GET", "control", "/api/v1/gate/decision?service="+service+"&env=test&kind="+kind, "", &d)
 		return d
 	}
-	var denied, told, thawed []time.Duration
+	protects := func(service string) (floor, tight bool) {
+		var stats struct {
+			Measures []struct {
+				Service, Kind string
+				Routes        []struct {
+					EveryUS int64 `json:"one_every_us"`
+				}
+			}
+		}
+		w.request("GET", "admin", "/stats", "", &stats)
+		for _, m := range stats.Measures {
+			floor = floor || m.Service == service && m.Kind == "shed"
+			// 500 a second, of 1000
+			tight = tight || m.Service == service && m.Kind == "limit" && len(m.Routes) == 1 && m.Routes[0].EveryUS == 2000
+		}
+		return floor, tight
+	}
+	extra := func(service string) int {
+		status, _ := w.request("GET", "data", "/"+service+"/extra", "", nil)
+		return status
+	}
+	var denied, told, shed, thawed, released []time.Duration
 	for i := range *freezeRuns {
 		service := fmt.Sprintf("svc-%d", i)
 		get("/"+service+"/ok", 20)
@@ -177,7 +234,29 @@ func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 			t.Errorf("its context is\n%s", text)
 		}
 		mu.Unlock()
-		get("/"+service+"/ok", 3300)
+		w.await("the protection", 10*time.Second, func() bool { floor, tight := protects(service); return floor && tight && extra(service) == 503 })
+		shed = append(shed, time.Since(spent))
+		if i == 0 {
+			// A gateway that starts anew learns from the plan what holds.
+			w.gateway.kill()
+			if d := decide(service, "feature"); d.Decision != gate.Deny {
+				t.Errorf("without a gateway a frozen service is answered %s %s", d.Decision, d.ReasonCode)
+			}
+			if d := decide("nobody", "feature"); d.Decision == gate.Allow {
+				t.Error("without a gateway an unknown service is allowed")
+			}
+			w.gateway.start()
+			w.ready("admin")
+			w.await("the protection, by a new gateway", 30*time.Second, func() bool { floor, tight := protects(service); return floor && tight && extra(service) == 503 })
+		}
+		if status, _ := w.request("GET", "data", "/"+service+"/ok", "", nil); status != 200 {
+			t.Errorf("a route of the default tier answers %d under the measure", status)
+		}
+		status, text := w.request("POST", "control", "/api/v1/experiments", fmt.Sprintf(drillOf, service), nil)
+		if status != http.StatusConflict || !strings.Contains(text, "frozen") {
+			t.Errorf("an experiment on a frozen service: %d %s", status, text)
+		}
+		get("/"+service+"/ok", 4500)
 		back := time.Now()
 		// A minute that runs may worsen a state and never improve it: what was good
 		// counts toward the thaw once its minute is closed, unless the failures lie in it.
@@ -186,8 +265,23 @@ func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 		}
 		w.await("thaw", time.Until(back)+10*time.Second, func() bool { return decide(service, "feature").Decision == gate.Allow })
 		thawed = append(thawed, time.Since(back))
+		w.await("the end of the protection", time.Until(back)+10*time.Second, func() bool { floor, tight := protects(service); return !floor && !tight })
+		released = append(released, time.Since(back))
+		if status := extra(service); status != 200 {
+			t.Errorf("after the thaw a sheddable route answers %d", status)
+		}
+		var list struct{ Measures []freeze.Shown }
+		w.request("GET", "control", "/api/v1/measures?service="+service, "", &list)
+		for _, m := range list.Measures {
+			if m.EndedAt == nil || m.Live || !strings.Contains(m.Reason, service+" (test) is frozen") {
+				t.Errorf("after the thaw %+v", m)
+			}
+		}
+		if len(list.Measures) != 3 {
+			t.Errorf("%d measures are listed, want shed, limit and stop_experiments", len(list.Measures))
+		}
 	}
-	t.Logf("from the last failure to deny %v, to the page %v; from the last good one to the thaw (2 s hold) %v", denied, told, thawed)
+	t.Logf("from the last failure to deny %v, to the page %v, to the protection %v; from the last good one to the thaw (2 s hold) %v, to the end of the protection %v", denied, told, shed, thawed, released)
 
 	// Fail modes. First the last signed answer of each question, while all is well.
 	memory := t.TempDir()

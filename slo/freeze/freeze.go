@@ -54,15 +54,16 @@ type Settle struct {
 	Except []Kind   `json:"except,omitempty"`       // for these the other way round
 }
 
-// Default is the policy of a service that no document names. A rollback and a
-// change of scale are taken at the caller's word: in an outage they are what ends
-// it, and neither brings new code. Documents can ask for more.
+// Default is the policy of a service that no document names. It takes nobody's word
+// for what kind a change is: whoever wants that says so in a document, by the proof
+// declared. In an outage a rollback is proven by the deploy markers, and anything by
+// an operator's attestation, which takes a moment.
 func Default() Policy {
 	return Policy{
 		Levels: slo.DefaultPolicy(),
 		Passes: []Pass{
-			{Rollback, []Proof{History, Label, Attested, Declared}},
-			{Scale, []Proof{Declared}},
+			{Rollback, []Proof{History, Label, Attested}},
+			{Scale, []Proof{Label, Attested}},
 			{SecurityFix, []Proof{Label, Attested}},
 			{ReliabilityFix, []Proof{Incident, Label, Attested}},
 		},
