@@ -22,4 +22,13 @@ func observeConnections(reg prometheus.Registerer, stats func() front.Stats) {
 			ConstLabels: prometheus.Labels{"reason": reason},
 		}, func() float64 { return float64(of(stats())) }))
 	}
+	for face, of := range map[string]func(front.Stats) int64{
+		"fast":     func(s front.Stats) int64 { return s.Fast },
+		"standard": func(s front.Stats) int64 { return s.Standard },
+	} {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "breakwater_gateway_front_requests_total", Help: "Requests by the face of the listener that served them.",
+			ConstLabels: prometheus.Labels{"face": face},
+		}, func() float64 { return float64(of(stats())) }))
+	}
 }

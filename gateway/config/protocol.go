@@ -9,6 +9,12 @@ const (
 	H2C   = "h2c" // in the clear, by prior knowledge
 )
 
+// Faces of the listener, for plain HTTP/1.1.
+const (
+	FrontAuto     = "auto"     // the fast one where it can, net/http for all else
+	FrontStandard = "standard" // net/http for everything
+)
+
 // Identity is a certificate and its key, as files in PEM.
 type Identity struct {
 	Cert string `json:"cert_file"`
@@ -39,6 +45,9 @@ func parseListener(m *conf.Map, g *Gateway) {
 		secure.Done()
 	}
 	g.HTTP1Only, _ = m.Get("http1_only").Bool(false)
+	if g.Front = m.Get("front").Enum("", FrontAuto, FrontStandard); g.Front == FrontStandard {
+		g.Front = "" // written or not, it is the same configuration
+	}
 	caps := m.Get("connections").Map()
 	g.Connections.Max = int(caps.Get("max").Int(0, 1, 1_000_000))
 	g.Connections.PerAddress = int(caps.Get("per_address").Int(0, 1, 1_000_000))

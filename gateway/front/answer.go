@@ -69,7 +69,7 @@ func (f *Front) answer(x *exchange.Exchange, w http.ResponseWriter, rc *http.Res
 	if res.Body != nil && !bodiless {
 		err = out.copy(length)
 	}
-	if err != nil && out.streamOver(err) {
+	if err != nil && streamOver(x, err) {
 		err = nil
 	}
 	if err == nil {
@@ -253,8 +253,7 @@ func ready(body io.Reader) bool {
 // streamOver reports whether err is a bound of the stream that its client is to
 // see as an end: events are whole by themselves and their readers come back; a
 // gRPC client is told to.
-func (w *writer) streamOver(err error) bool {
-	x := w.x
+func streamOver(x *exchange.Exchange, err error) bool {
 	if !x.Streaming || exchange.Classify(err, 0) != retrylog.Timeout {
 		return false
 	}

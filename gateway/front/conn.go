@@ -43,13 +43,15 @@ type conn struct {
 	http2    bool // may be spoken
 	free     func()
 	sweeper  *sweeper
-	at       int // in the sweeper's list, and of its lock
+	at       int  // in the sweeper's list, and of its lock
+	quick    bool // the fast face may have it
 	reads    patience
 	writes   patience
 	leaves   leaves
 	closed   sync.Once
 
 	kind atomic.Int32
+	fast atomic.Bool  // the fast face has it
 	busy atomic.Int32 // handlers that run
 
 	// Of the goroutine that reads.

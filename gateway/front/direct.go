@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -58,48 +57,6 @@ func sound(field exchange.Field) bool {
 	return true
 }
 
-// appendAnswer appends the head of res, whose body has length bytes.
-func (f *Front) appendAnswer(out []byte, res *exchange.Response, length int64) []byte {
-	out = append(out, "HTTP/1.1 "...)
-	out = append(strconv.AppendInt(out, int64(res.Status), 10), ' ')
-	if text := http.StatusText(res.Status); text != "" {
-		out = append(out, text...)
-	} else {
-		out = strconv.AppendInt(append(out, "status code "...), int64(res.Status), 10)
-	}
-	out = append(out, "\r\n"...)
-	dated := false
-	for _, field := range res.Head.Fields() {
-		switch len(field.Name) {
-		case 4:
-			dated = dated || same(field.Name, "Date")
-		case 7:
-			if same(field.Name, "Trailer") {
-				continue
-			}
-		case 10:
-			if same(field.Name, "Connection") {
-				continue
-			}
-		case 14:
-			if same(field.Name, "Content-Length") {
-				continue
-			}
-		case 17:
-			if same(field.Name, "Transfer-Encoding") {
-				continue
-			}
-		}
-		out = append(append(out, field.Name...), ": "...)
-		out = append(append(out, field.Value...), "\r\n"...)
-	}
-	if !dated {
-		out = append(append(append(out, "Date: "...), f.date.text()...), "\r\n"...)
-	}
-	out = strconv.AppendInt(append(out, "Content-Length: "...), length, 10)
-	return append(out, "\r\n\r\n"...)
-}
-
 // date is the field of answers that have none, made once a second.
 type date struct{ now atomic.Pointer[second] }
 
@@ -118,64 +75,6 @@ func (d *date) text() string {
 	return now.text
 }
 
-// direct sends the answer in x past net/http, after plain has agreed.
-func (f *Front) direct(x *exchange.Exchange, c *conn) error {
-	res := &x.Response
-	length := res.Length
-	if x.Request.Method != http.MethodHead && res.Body == nil {
-		length = 0
-	}
-	lent := f.buffers.Get().(*[]byte)
-	defer f.buffers.Put(lent)
-	out := f.appendAnswer((*lent)[:0], res, length)
-	head := int64(len(out))
-	c.answered = true
-	defer c.arm(0)
-	if x.Request.Method == http.MethodHead || res.Body == nil {
-		return c.send(x, out, head)
-	}
-	if cap(out)-len(out) < 512 { // a head that nearly fills the buffer goes alone
-		if err := c.send(x, out, head); err != nil {
-			return err
-		}
-		out, head = (*lent)[:0], 0
-	}
-	body, _ := res.Body.(spliceable)
-	for left := length; left > 0; {
-		if len(out) == 0 && body != nil && body.Spliceable() {
-			c.arm(f.cfg.Limits.WriteTime)
-			n, err := body.SendTo(c, spliceStep)
-			x.Event.BytesOut += n
-			if left -= n; err == nil || err == io.EOF && left == 0 {
-				continue
-			}
-			if _, theirs := errors.AsType[*exchange.UpstreamError](err); err != io.EOF && !theirs {
-				return exchange.ErrClientGone
-			}
-			return short(x, err)
-		}
-		n, err := res.Body.Read(out[len(out):min(int64(cap(out)), int64(len(out))+left)])
-		left -= int64(n)
-		if serr := c.send(x, out[:len(out)+n], head); serr != nil {
-			return serr
-		}
-		out, head = (*lent)[:0], 0
-		if err != nil && left > 0 {
-			return short(x, err)
-		}
-	}
-	if err := c.send(x, out, head); err != nil { // a head without anything behind
-		return err
-	}
-	switch n, err := res.Body.Read((*lent)[:1]); {
-	case n > 0:
-		return short(x, io.EOF) // or longer than was said
-	case err != io.EOF:
-		return err
-	}
-	return nil
-}
-
 // short is the error of a body that has come to its end, by err, before its length.
 func short(x *exchange.Exchange, err error) error {
 	if err == io.EOF {
@@ -184,8 +83,8 @@ func short(x *exchange.Exchange, err error) error {
 	return err
 }
 
-// send writes out, of which head bytes are none of the body.
-func (c *conn) send(x *exchange.Exchange, out []byte, head int64) error {
+// send writes out, of which framing bytes are none of the body.
+func (c *conn) send(x *exchange.Exchange, out []byte, framing int) error {
 	if len(out) == 0 {
 		return nil
 	}
@@ -193,8 +92,16 @@ func (c *conn) send(x *exchange.Exchange, out []byte, head int64) error {
 	if _, err := c.Conn.Write(out); err != nil {
 		return exchange.ErrClientGone
 	}
-	x.Event.BytesOut += int64(len(out)) - head
+	x.Event.BytesOut += int64(len(out) - framing)
 	return nil
+}
+
+// say writes what is no answer to an exchange.
+func (c *conn) say(out []byte) error {
+	c.arm(c.front.cfg.Limits.WriteTime)
+	defer c.arm(0)
+	_, err := c.Conn.Write(out)
+	return err
 }
 
 // arm gives the client d to take what is written next; 0 ends that.

@@ -83,7 +83,7 @@ func TestPastNetHTTP(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ends := make(chan string, 8)
-			f := front.New(front.Config{Log: slog.New(slog.DiscardHandler), Service: exchange.Func(func(x *exchange.Exchange) error {
+			cfg := front.Config{Log: slog.New(slog.DiscardHandler), Service: exchange.Func(func(x *exchange.Exchange) error {
 				a, res := tt.make(), &x.Response
 				for line := range strings.SplitSeq(a.head, "\n") {
 					if name, value, ok := strings.Cut(line, ": "); ok {
@@ -97,11 +97,13 @@ func TestPastNetHTTP(t *testing.T) {
 					ends <- fmt.Sprintf("%s, %d bytes, whole %v", o, x.Event.BytesOut, x.Event.BodyComplete)
 				}))
 				return nil
-			})})
-			slow := httptest.NewServer(f) // no connection of ours: all goes through net/http
+			})}
+			slow := httptest.NewServer(front.New(cfg)) // no connection of ours: all goes through net/http
 			defer slow.Close()
-			addresses := []string{slow.Listener.Addr().String(), serve(t, f)}
-			var seen [2][]string
+			addresses := []string{slow.Listener.Addr().String(), serve(t, front.New(cfg))}
+			cfg.Listening = func() front.Listening { return front.Listening{Fast: true} }
+			addresses = append(addresses, serve(t, front.New(cfg)))
+			var seen [3][]string
 			for i, address := range addresses {
 				c, err := net.Dial("tcp", address)
 				if err != nil {
@@ -122,8 +124,8 @@ func TestPastNetHTTP(t *testing.T) {
 					}
 				}
 			}
-			if len(seen[0]) == 0 || !slices.Equal(seen[0], seen[1]) {
-				t.Errorf("by net/http:\n%.700q\npast it:\n%.700q", seen[0], seen[1])
+			if len(seen[0]) == 0 || !slices.Equal(seen[0], seen[1]) || !slices.Equal(seen[0], seen[2]) {
+				t.Errorf("by net/http:\n%.700q\npast it:\n%.700q\nby the fast face:\n%.700q", seen[0], seen[1], seen[2])
 			}
 		})
 	}
@@ -152,8 +154,10 @@ func readAnswer(r *bufio.Reader, method string) (seen string, more bool) {
 
 // TestPastNetHTTPPipelined: requests that came at once are answered one behind the
 // other, with nothing in between.
-func TestPastNetHTTPPipelined(t *testing.T) {
-	address := listen(t, front.Config{Service: exchange.Func(echo)})
+func TestPastNetHTTPPipelined(t *testing.T) { onBoth(t, testPastNetHTTPPipelined) }
+
+func testPastNetHTTPPipelined(t *testing.T, on func() front.Listening) {
+	address := listen(t, front.Config{Listening: on, Service: exchange.Func(echo)})
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -180,9 +184,11 @@ func TestPastNetHTTPPipelined(t *testing.T) {
 
 // TestPastNetHTTPLonger: a body that is longer than it said is cut at its length,
 // and the connection ends: what follows could be taken for the next answer.
-func TestPastNetHTTPLonger(t *testing.T) {
+func TestPastNetHTTPLonger(t *testing.T) { onBoth(t, testPastNetHTTPLonger) }
+
+func testPastNetHTTPLonger(t *testing.T, on func() front.Listening) {
 	ended := make(chan retrylog.Outcome, 1)
-	address := listen(t, front.Config{Service: exchange.Func(func(x *exchange.Exchange) error {
+	address := listen(t, front.Config{Listening: on, Service: exchange.Func(func(x *exchange.Exchange) error {
 		x.Response.Status, x.Response.Length = 200, 3
 		x.Response.Body = &pieces{[]string{"abcdef"}, io.EOF}
 		x.OnEnd(exchange.EnderFunc(func(_ *exchange.Exchange, o retrylog.Outcome) { ended <- o }))
@@ -207,8 +213,10 @@ func TestPastNetHTTPLonger(t *testing.T) {
 
 // TestPastNetHTTPFraming: how the answer is framed is ours to say, whatever stands in
 // its head.
-func TestPastNetHTTPFraming(t *testing.T) {
-	address := listen(t, front.Config{Service: exchange.Func(func(x *exchange.Exchange) error {
+func TestPastNetHTTPFraming(t *testing.T) { onBoth(t, testPastNetHTTPFraming) }
+
+func testPastNetHTTPFraming(t *testing.T, on func() front.Listening) {
+	address := listen(t, front.Config{Listening: on, Service: exchange.Func(func(x *exchange.Exchange) error {
 		for _, f := range []exchange.Field{{Name: "Connection", Value: "x"}, {Name: "content-length", Value: "9"}, {Name: "Transfer-Encoding", Value: "chunked"}, {Name: "Trailer", Value: "X-T"}} {
 			x.Response.Head.Add(f.Name, f.Value)
 		}

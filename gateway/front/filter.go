@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -20,25 +21,53 @@ func refuse(status int, reason string) *exchange.Refusal {
 func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 	q := &x.Request
 	peer, addr := peerOf(r)
-	trusted := f.cfg.Trusted != nil && f.cfg.Trusted(addr)
+	trusted := f.trusts(addr)
 	q.Method, q.Peer, q.Connection, q.Proto = r.Method, peer, r.RemoteAddr, r.ProtoMajor*10+r.ProtoMinor
-	id := ""
-	if trusted {
-		id = r.Header.Get("X-Request-Id")
-	}
-	if !plainID(id) {
-		id = newID()
-	}
-	x.Event.RequestID = id
-
+	f.name(x, r.Header.Get("X-Request-Id"), trusted)
 	if why := f.limits(r); why != nil {
 		return why
 	}
+	if why := f.place(x, r.RequestURI, r.Host); why != nil {
+		return why
+	}
+	for name, values := range r.Header {
+		for _, v := range values {
+			q.Head.Add(name, v)
+		}
+	}
+	if r.ProtoMajor == 1 && r.Method == http.MethodGet && r.ContentLength == 0 &&
+		exchange.HasToken(strings.Join(r.Header["Connection"], ","), "upgrade") &&
+		len(r.Header["Upgrade"]) == 1 && strings.EqualFold(r.Header["Upgrade"][0], "websocket") {
+		q.Upgrade = "websocket"
+	}
+	for name := range r.Trailer {
+		if exchange.TrailerAllowed(name) {
+			q.Announced = append(q.Announced, name)
+		}
+	}
+	f.clean(x, r.Host, trusted)
+	return nil
+}
+
+func (f *Front) trusts(peer netip.Addr) bool { return f.cfg.Trusted != nil && f.cfg.Trusted(peer) }
+
+// name gives x its id: the one that a trusted peer has given it, or a new one.
+func (f *Front) name(x *exchange.Exchange, given string, trusted bool) {
+	if !trusted || !plainID(given) {
+		given = newID(x)
+	}
+	x.Event.RequestID = given
+}
+
+// place says where x's request goes to, in the one form that all share, or why
+// nowhere.
+func (f *Front) place(x *exchange.Exchange, target, host string) *exchange.Refusal {
+	q := &x.Request
 	// CONNECT asks for a tunnel past every rule.
-	if r.Method == http.MethodConnect {
+	if q.Method == http.MethodConnect {
 		return refuse(http.StatusMethodNotAllowed, "connect")
 	}
-	target, ok := originForm(r.RequestURI)
+	target, ok := originForm(target)
 	if !ok {
 		return refuse(http.StatusBadRequest, "target")
 	}
@@ -49,29 +78,32 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 	if q.Query != "" && strings.Count(q.Query, "&")+strings.Count(q.Query, ";") >= f.cfg.Limits.Params {
 		return refuse(http.StatusBadRequest, "query_parameters")
 	}
-	if !validHost(r.Host) || r.Host == "" && r.ProtoAtLeast(1, 1) {
+	if !validHost(host) || host == "" && q.Proto >= 11 {
 		return refuse(http.StatusBadRequest, "host")
 	}
-	q.Host = strings.ToLower(r.Host)
+	q.Host = strings.ToLower(host)
+	return nil
+}
 
-	for name, values := range r.Header {
-		for _, v := range values {
-			q.Head.Add(name, v)
+// clean takes out of the head what no client may say, or is for one connection
+// only, and puts in what is ours to say.
+func (f *Front) clean(x *exchange.Exchange, host string, trusted bool) {
+	q := &x.Request
+	peer, proto := q.Peer, q.Scheme
+	if trusted {
+		if before := joined(&q.Head, "X-Forwarded-For"); before != "" {
+			peer = before + ", " + peer
 		}
 	}
-	upgrade := r.ProtoMajor == 1 && r.Method == http.MethodGet && r.ContentLength == 0 &&
-		exchange.HasToken(strings.Join(r.Header["Connection"], ","), "upgrade") &&
-		len(r.Header["Upgrade"]) == 1 && strings.EqualFold(r.Header["Upgrade"][0], "websocket")
 	q.Head.StripHop() // first what Connection names, so that nothing of ours can be named away
-	if upgrade {
-		q.Upgrade = "websocket"
-	}
 	if trusted {
 		x.InboundRetries = exchange.RetryCount(q.Head.Get("Retry-Count"))
 		// 0 is a deadline too: nobody waits any more.
 		if v := q.Head.Get("X-Breakwater-Deadline-Ms"); v == "0" || smallInt(v) > 0 {
 			x.SetDeadline(x.Event.Start.Add(time.Duration(smallInt(v)) * time.Millisecond))
 		}
+		proto = orText(q.Head.Get("X-Forwarded-Proto"), proto)
+		host = orText(q.Head.Get("X-Forwarded-Host"), host)
 	}
 	// Whoever asks may say how long the asking is worth.
 	if d, ok := grpcTimeout(q.Head.Get("Grpc-Timeout")); ok {
@@ -79,31 +111,27 @@ func (f *Front) fill(x *exchange.Exchange, r *http.Request) *exchange.Refusal {
 			x.SetDeadline(x.Event.Start.Add(d))
 		}
 	}
-	for name := range r.Trailer {
-		if exchange.TrailerAllowed(name) {
-			q.Announced = append(q.Announced, name)
-		}
-	}
-	before := ""
-	if trusted {
-		before = strings.Join(r.Header["X-Forwarded-For"], ", ")
-	}
-	proto, host := q.Scheme, r.Host
-	if trusted {
-		proto = orText(q.Head.Get("X-Forwarded-Proto"), proto)
-		host = orText(q.Head.Get("X-Forwarded-Host"), host)
-	}
 	q.Head.Keep(func(f exchange.Field) bool { return passes(f.Name, trusted) })
-	if before != "" {
-		peer = before + ", " + peer
-	}
 	q.Head.Add("X-Forwarded-For", peer)
 	q.Head.Add("X-Forwarded-Proto", proto)
 	if host != "" {
 		q.Head.Add("X-Forwarded-Host", host)
 	}
-	q.Head.Add("X-Request-Id", id)
-	return nil
+	q.Head.Add("X-Request-Id", x.Event.RequestID)
+}
+
+// joined is all values of name with commas between.
+func joined(h *exchange.Head, name string) (all string) {
+	n := 0
+	for _, f := range h.Fields() {
+		if same(f.Name, name) {
+			if n++; n > 1 {
+				all += ", "
+			}
+			all += f.Value
+		}
+	}
+	return all
 }
 
 func orText(v, standard string) string {
@@ -274,8 +302,10 @@ func plainID(id string) bool {
 	return true
 }
 
-func newID() string {
+func newID(x *exchange.Exchange) string {
 	var b [12]byte
+	var id [2 * len(b)]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return hex.EncodeToString(b[:])
+	hex.Encode(id[:], b[:])
+	return x.Text(id[:])
 }

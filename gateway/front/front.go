@@ -70,12 +70,15 @@ func or[T int | time.Duration](v, standard T) T {
 	return v
 }
 
-// Front is the net/http face over a Service. It is safe for concurrent use.
+// Front is the two faces of a Service: the fast one, and that of net/http for what
+// the fast one does not take. It is safe for concurrent use.
 type Front struct {
 	cfg       Config
 	exchanges sync.Pool
 	buffers   sync.Pool // *[]byte
-	tunnels   tunnels
+	small     sync.Pool // *[]byte, for answers that fit in
+	tunnels   group     // *pipe
+	quick     group     // *fast
 	stats     stats
 	date      date
 	closing   atomic.Bool // a server of ours ends its connections
@@ -88,8 +91,9 @@ func New(cfg Config) *Front {
 		cfg.Log = slog.Default()
 	}
 	f := &Front{cfg: cfg}
-	f.exchanges.New = func() any { return new(exchange.Exchange) }
+	f.exchanges.New = func() any { x := new(exchange.Exchange); x.Reset(); return x }
 	f.buffers.New = func() any { b := make([]byte, 32<<10); return &b }
+	f.small.New = func() any { b := make([]byte, 4<<10); return &b }
 	return f
 }
 
@@ -141,8 +145,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve reports whether the client got a whole answer.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
+	f.stats.standard.Add(1)
 	x := f.exchanges.Get().(*exchange.Exchange)
-	x.Reset()
 	x.Event.Start = time.Now()
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if ok {
@@ -179,18 +183,9 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 		x.Inform = f.informer(w, c, watched)
 	}
 	defer func() {
-		v := recover()
-		if v == nil {
-			x.Reset()
-			f.exchanges.Put(x)
-			return
+		if !f.settle(x, recover()) {
+			whole = false
 		}
-		// Nobody knows in which state x is: it is ended, and not used again.
-		if v != http.ErrAbortHandler {
-			f.cfg.Log.Error("panic while answering", "request_id", x.Event.RequestID, "err", v)
-		}
-		x.End(retrylog.Panicked)
-		whole = false
 	}()
 
 	var err error
@@ -226,9 +221,25 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) (whole bool) {
 	case refusal != nil || len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1):
 		w.Header().Set("Connection", "close")
 	case watched && f.plain(x, c, r):
-		return f.ended(x, f.direct(x, c))
+		c.answered = true
+		return f.ended(x, f.write(x, c, false))
 	}
 	return f.answer(x, w, rc)
+}
+
+// settle puts x back, which has ended. It reports false where a panic came first:
+// nobody knows in which state x is then, so it is ended, and not used again.
+func (f *Front) settle(x *exchange.Exchange, panicked any) bool {
+	if panicked == nil {
+		x.Reset()
+		f.exchanges.Put(x)
+		return true
+	}
+	if panicked != http.ErrAbortHandler {
+		f.cfg.Log.Error("panic while answering", "request_id", x.Event.RequestID, "err", panicked)
+	}
+	x.End(retrylog.Panicked)
+	return false
 }
 
 // informer returns what passes a 1xx on: one for all requests of a connection

@@ -115,17 +115,25 @@ func (l *listener) accept() {
 			}
 		}
 		if c := l.take(nc); c != nil {
-			l.all.Go(func() { l.gather(c) })
+			l.all.Add(1)
+			go l.begin(c)
 		}
 	}
 }
 
-// gather hands c over when its head has come, and closes it when none will.
-func (l *listener) gather(c *conn) {
+// begin hands c over when its head has come, and closes it when none will, or the
+// fast face is through with it.
+func (l *listener) begin(c *conn) {
 	whole := l.hold(c) && c.gather()
 	l.mu.Lock()
 	delete(l.held, c)
 	l.mu.Unlock()
+	l.all.Done() // what follows is waited for by Drain
+	if whole && c.quick {
+		s := newFast(c, &l.ending)
+		whole = l.front.quick.add(s) && s.serve()
+		l.front.quick.remove(s)
+	}
 	if whole {
 		select {
 		case l.ready <- c:
@@ -158,11 +166,17 @@ func (l *listener) Close() error {
 		return net.ErrClosed
 	}
 	l.closed = true
+	l.ending.Store(true)
 	close(l.done)
 	for c := range l.held {
 		_ = c.Conn.SetDeadline(time.Unix(1, 0)) // its gatherer closes it
 	}
 	l.mu.Unlock()
+	l.front.quick.each(func(m member) { // nothing is lost: they wait for a request
+		if s := m.(*fast); s.ending == &l.ending && s.resting.Load() {
+			_ = s.c.reads.set(s.c.sweeper, time.Unix(1, 0))
+		}
+	})
 	l.all.Wait()
 	return err
 }

@@ -21,6 +21,8 @@ type Listening struct {
 	// PerAddress is how many of them one client may have, where an IPv6 client is
 	// a network of 64 bits; 0: any number, for all may come through one balancer.
 	PerAddress int
+	// Fast has the fast face take what it can.
+	Fast bool
 }
 
 // Stats count what handlers never see.
@@ -30,14 +32,24 @@ type Stats struct {
 	TooManyOfOne int64 `json:"too_many_peer"` // closed at once: PerAddress
 	Handshakes   int64 `json:"handshakes_failed"`
 	Floods       int64 `json:"floods"` // closed for what the client sent
+	// Requests by the face that served them. One that was begun by the fast face and
+	// handed over counts as the other's.
+	Fast     int64 `json:"requests_fast"`
+	Standard int64 `json:"requests_standard"`
 }
 
-type stats struct{ open, tooMany, tooManyOfOne, handshakes, floods atomic.Int64 }
+type stats struct {
+	open, tooMany, tooManyOfOne, handshakes, floods atomic.Int64
+	fast, standard                                  atomic.Int64
+}
 
 // Stats since the start.
 func (f *Front) Stats() Stats {
 	s := &f.stats
-	return Stats{s.open.Load(), s.tooMany.Load(), s.tooManyOfOne.Load(), s.handshakes.Load(), s.floods.Load()}
+	return Stats{
+		s.open.Load(), s.tooMany.Load(), s.tooManyOfOne.Load(), s.handshakes.Load(), s.floods.Load(),
+		s.fast.Load(), s.standard.Load(),
+	}
 }
 
 // Listen returns l with the limits that connections have; the Server is to serve
@@ -57,7 +69,7 @@ type listener struct {
 	most    int // connections, where nobody says
 	sweeper *sweeper
 
-	begin  sync.Once
+	first  sync.Once
 	all    sync.WaitGroup // accept, and a gatherer for each of held
 	ready  chan *conn
 	failed chan error
@@ -67,11 +79,12 @@ type listener struct {
 	peers  map[netip.Addr]int
 	held   map[*conn]struct{} // whose head has not come
 	closed bool
+	ending atomic.Bool // the same, for those who cannot wait for a lock
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	l.begin.Do(func() { l.all.Go(l.accept) })
+	l.first.Do(func() { l.all.Go(l.accept) })
 	select {
 	case c := <-l.ready:
 		return c, nil
@@ -99,6 +112,7 @@ func (l *listener) take(nc net.Conn) *conn {
 		c.Conn, c.secure = tls.Server(nc, how.TLS), true
 	} else {
 		c.leaves.peek = peeker(nc)
+		c.quick = how.Fast && c.leaves.peek != nil // or nobody could tell that a client has gone
 	}
 	c.reads.force, c.writes.force = c.Conn.SetReadDeadline, c.Conn.SetWriteDeadline
 	c.reads.by.Store(forced) // the first head has a deadline of its own

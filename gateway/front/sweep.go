@@ -74,7 +74,7 @@ func (s *sweeper) sweep() {
 	for _, c := range s.conns {
 		c.reads.sweep(now)
 		c.writes.sweep(now)
-		if c.leaves.spied.Load() != nil {
+		if c.fast.Load() || c.leaves.spied.Load() != nil {
 			c.waits.look(c, now, (s.turn+c.at)%seldom == 0)
 		}
 	}

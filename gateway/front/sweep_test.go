@@ -20,13 +20,15 @@ const late = 2 * time.Second
 
 // TestClientGoneOnAnyRequest: a client that leaves is told on the first request of a
 // connection, behind which net/http reads, and on later ones, where the sweeper looks.
-func TestClientGoneOnAnyRequest(t *testing.T) {
+func TestClientGoneOnAnyRequest(t *testing.T) { onBoth(t, testClientGoneOnAnyRequest) }
+
+func testClientGoneOnAnyRequest(t *testing.T, on func() front.Listening) {
 	type end struct {
 		outcome retrylog.Outcome
 		took    time.Duration
 	}
 	arrived, ended := make(chan struct{}), make(chan end, 1)
-	address := listen(t, front.Config{Service: exchange.Func(func(x *exchange.Exchange) error {
+	address := listen(t, front.Config{Listening: on, Service: exchange.Func(func(x *exchange.Exchange) error {
 		if x.Request.Path != "/wait" {
 			_ = x.Wait(5*time.Millisecond, nil) // for long enough that net/http reads behind it
 			return echo(x)
@@ -90,7 +92,9 @@ func TestClientGoneOnAnyRequest(t *testing.T) {
 }
 
 // TestPatience: the times of a client are kept on every request of a connection.
-func TestPatience(t *testing.T) {
+func TestPatience(t *testing.T) { onBoth(t, testPatience) }
+
+func testPatience(t *testing.T, on func() front.Listening) {
 	if testing.Short() {
 		t.Skip("a load of its own: part of make test, not of make check")
 	}
@@ -98,7 +102,8 @@ func TestPatience(t *testing.T) {
 	big := strings.Repeat("x", 64<<20)
 	ended := make(chan retrylog.Outcome, 8)
 	address := listen(t, front.Config{
-		Limits: front.Limits{HeadTime: patience, WriteTime: patience, BodyGrace: patience},
+		Listening: on,
+		Limits:    front.Limits{HeadTime: patience, WriteTime: patience, BodyGrace: patience},
 		Service: exchange.Func(func(x *exchange.Exchange) error {
 			x.OnEnd(exchange.EnderFunc(func(_ *exchange.Exchange, o retrylog.Outcome) { ended <- o }))
 			switch x.Request.Path {

@@ -2,7 +2,6 @@ package front
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -31,7 +30,7 @@ func (f *Front) tunnel(x *exchange.Exchange, rc *http.ResponseController) bool {
 	// Before the client knows of it: whoever drains from then on waits for it.
 	p := &pipe{down: down, up: up, start: time.Now(), stopped: make(chan struct{})}
 	if !f.tunnels.add(p) {
-		p.stop("total") // the gateway stops
+		p.cut() // the gateway stops
 	}
 	defer f.tunnels.remove(p)
 	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + x.Request.Upgrade + "\r\n")
@@ -75,6 +74,8 @@ func (p *pipe) stop(why string) {
 		_ = p.up.Close()
 	})
 }
+
+func (p *pipe) cut() { p.stop("total") }
 
 // watch keeps the bounds of the stream until it is stopped.
 func (p *pipe) watch(idle time.Duration, deadline time.Time) {
@@ -144,65 +145,6 @@ func (p *pipe) copy(to io.Writer, from io.Reader) (n int64, err error) {
 		}
 		if err != nil {
 			return n, err
-		}
-	}
-}
-
-// tunnels are those at work: net/http forgets connections that were taken over.
-type tunnels struct {
-	mu     sync.Mutex
-	open   map[*pipe]bool
-	closed bool
-	empty  chan struct{} // closed by the last one, once somebody waits
-}
-
-func (t *tunnels) add(p *pipe) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == nil {
-		t.open = map[*pipe]bool{}
-	}
-	t.open[p] = true
-	return !t.closed
-}
-
-func (t *tunnels) remove(p *pipe) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, p)
-	if len(t.open) == 0 && t.empty != nil {
-		close(t.empty)
-		t.empty = nil
-	}
-}
-
-// Drain waits for the tunnels to end, and cuts those that are left when ctx ends.
-func (f *Front) Drain(ctx context.Context) {
-	for {
-		t := &f.tunnels
-		t.mu.Lock()
-		if len(t.open) == 0 {
-			t.mu.Unlock()
-			return
-		}
-		if t.empty == nil {
-			t.empty = make(chan struct{})
-		}
-		empty := t.empty
-		t.closed = t.closed || ctx.Err() != nil
-		if t.closed {
-			for p := range t.open {
-				p.stop("total")
-			}
-		}
-		t.mu.Unlock()
-		if ctx.Err() != nil {
-			<-empty // what was cut is on its way out
-			continue
-		}
-		select {
-		case <-empty:
-		case <-ctx.Done():
 		}
 	}
 }

@@ -24,6 +24,15 @@ func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for real limits of 5 and 10 s: part of make test, not of make check")
 	}
+	for _, face := range []string{config.FrontStandard, config.FrontAuto} {
+		t.Run(face, func(t *testing.T) {
+			t.Parallel() // most of the time they wait
+			hostile(t, face)
+		})
+	}
+}
+
+func hostile(t *testing.T, face string) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Fatal("the runner needs python3: apt-get install python3")
@@ -37,7 +46,7 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	address := listen(t, config.Gateway{}, config.Upstream{Endpoints: []config.Endpoint{{Address: upstream}}})
+	address := listen(t, config.Gateway{Front: face}, config.Upstream{Endpoints: []config.Endpoint{{Address: upstream}}})
 	cmd := exec.CommandContext(t.Context(), python, "run-http-hostile", "--upstream", upstream, address)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
