@@ -16,6 +16,10 @@ type FreezePeriod struct {
 	Zone  string `json:"cron_timezone"`
 }
 
+// ownZone is UTC under a name that people do not write: GitLab's periods have no
+// label, and by it those of ours are told from those of others.
+const ownZone = "Etc/UTC"
+
 // unsure is how long a period lasts whose end nobody knows; the export is taken
 // again before that.
 const unsure = 24 * time.Hour
@@ -52,10 +56,10 @@ func period(now time.Time, thaw *time.Time) FreezePeriod {
 	if whole := end.Truncate(time.Minute); !whole.Equal(end) {
 		end = whole.Add(time.Minute)
 	}
-	return FreezePeriod{cron(start), cron(end), "UTC"}
+	return FreezePeriod{line(start), line(end), ownZone}
 }
 
-func cron(at time.Time) string {
+func line(at time.Time) string {
 	at = at.UTC()
 	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
 }
