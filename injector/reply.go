@@ -13,3 +13,15 @@ func Problem(w http.ResponseWriter, status int, code, detail string) {
 
 // Nameable reports whether anything could have id.
 func Nameable(id string) bool { return nameable(id) }
+
+// RunView is a run as the API shows it.
+type RunView = runJSON
+
+// RunViews shows runs.
+func RunViews(runs []Run) []RunView {
+	out := []RunView{}
+	for _, r := range runs {
+		out = append(out, showRun(r))
+	}
+	return out
+}
