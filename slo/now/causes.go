@@ -35,7 +35,7 @@ func (w *weigher) experiments() (out []Cause) {
 		if x.Hits == 0 {
 			continue
 		}
-		share := min(part(x.Hits, w.hits), million)
+		share := w.of(x.Hits) // what a breaker refused after it carries no mark
 		out = append(out, Cause{Kind: AnExperiment, Subject: x.Run, Service: x.Service, Score: scaled(share, weighExperiment), ExplainedPPM: share, Failures: x.Hits,
 			Text: fmt.Sprintf("Experiment %s touched %s of the failed requests (%s); stop it and they end.", named(x.Run, x.Title), slo.Percent(share), slo.Count(x.Hits))})
 	}
@@ -237,7 +237,7 @@ func (w *weigher) upstream() []Cause {
 	}
 	var all []Facet
 	for _, f := range w.e.Facets {
-		if f.Dimension == ByKind {
+		if group := grouped(f.Value); f.Dimension == ByKind && group != "masked" && group != "limiter" && group != "shed" && group != "concurrency" {
 			all = append(all, f)
 		}
 	}

@@ -97,7 +97,7 @@ func (w *weigher) touches(m slo.Cause) (int64, []string) {
 func (w *weigher) configured(name string) (int64, []string) {
 	i := slices.IndexFunc(w.e.Revisions, func(r Revision) bool { return r.Name == name })
 	if i < 1 {
-		return 700, nil // what it changed is not known
+		return 300, nil // the first that is known of: a gateway has started, which changes little
 	}
 	changed, ok := Diff(w.e.Revisions[i-1].Document, w.e.Revisions[i].Document, w.e.Service)
 	switch {

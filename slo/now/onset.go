@@ -85,7 +85,7 @@ func run(minutes []Minute, now time.Time, bad func(Minute) int64) (onset time.Ti
 	if last < 0 {
 		return time.Time{}, false, false
 	}
-	return minutes[last].At, last == 0, true
+	return minutes[last].At, last == 0 && now.Sub(minutes[0].At) > Looked-5*time.Minute, true
 }
 
 // usual is the share from which a minute suffers. What is usual is told by the

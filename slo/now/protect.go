@@ -69,6 +69,10 @@ func (w *weigher) protecting(statuses []slo.Status) []Protection {
 	return out
 }
 
+func (w *weigher) depends(service string) bool {
+	return slices.ContainsFunc(w.e.Dependencies, func(d Dependency) bool { return d.Service == service })
+}
+
 // sorted are the facets of a dimension, most hits first.
 func (w *weigher) sorted(dimension string) []Facet {
 	var out []Facet
@@ -102,6 +106,9 @@ func (w *weigher) happened() []Happening {
 		text := fmt.Sprintf("%s %s", m.Kind, named(m.Ref, m.Title))
 		if m.Kind == slo.ByConfig {
 			text = "configuration " + m.Ref + " is served"
+			if touches, _ := w.configured(m.Ref); touches == 0 {
+				text += ", the same for " + w.e.Service
+			}
 		}
 		if m.Service != "" && m.Service != w.e.Service {
 			text += " of " + m.Service
@@ -115,7 +122,7 @@ func (w *weigher) happened() []Happening {
 		add(t.At, t.Policy, "%s %s: %s to %s, %s", t.Policy, strings.Trim(t.Upstream+" "+t.Endpoint, " "), t.From, t.To, t.Reason)
 	}
 	for _, x := range w.e.Experiments {
-		if !x.Since.IsZero() {
+		if !x.Since.IsZero() && (x.Touched > 0 || x.Service == w.e.Service || w.depends(x.Service)) {
 			add(x.Since, "experiment", "experiment %s injects into %s", named(x.Run, x.Title), x.Service)
 		}
 	}
