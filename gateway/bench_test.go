@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"breakwater/gateway"
+	"breakwater/gateway/config"
 )
 
 // path returns a function that makes one request from a client's socket to an
 // upstream's and back, with every policy in place, and an answer of 1 KiB.
-func path(tb testing.TB) (ask func()) {
+func path(tb testing.TB, face string) (ask func()) {
 	up, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -42,7 +43,9 @@ func path(tb testing.TB) (ask func()) {
 		}
 	}()
 	g := gateway.New(gateway.Config{Name: "gw", Env: "bench", Log: slog.New(slog.DiscardHandler)})
-	if err := g.Apply(retries(shop(up.Addr().String()), 2)); err != nil {
+	cfg := retries(shop(up.Addr().String()), 2)
+	cfg.Gateway.Front = face
+	if err := g.Apply(cfg); err != nil {
 		tb.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,17 +88,21 @@ func path(tb testing.TB) (ask func()) {
 }
 
 func BenchmarkPath(b *testing.B) {
-	ask := path(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		ask()
+	for _, face := range []string{config.FrontStandard, config.FrontAuto} {
+		b.Run(face, func(b *testing.B) {
+			ask := path(b, face)
+			b.ReportAllocs()
+			for b.Loop() {
+				ask()
+			}
+		})
 	}
 }
 
 // TestPathAllocations holds what a request costs the collector. All but four of
 // them are net/http's: the parts of its request.
 func TestPathAllocations(t *testing.T) {
-	ask := path(t)
+	ask := path(t, config.FrontStandard)
 	for range 100 { // pools fill, tables grow
 		ask()
 	}

@@ -158,7 +158,7 @@ func parseField(line string) (name, value string, err error) {
 }
 
 // plain reports whether s holds no control character but a tab.
-func plain(s string) bool {
+func plain[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {
 			return false

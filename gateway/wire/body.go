@@ -47,6 +47,7 @@ type body struct {
 	begun    bool
 	err      error // what Read says from now on
 	until    time.Time
+	piece    io.LimitedReader // of SendTo
 	draining bool // has a deadline of its own
 }
 
@@ -152,7 +153,7 @@ func (b *body) nextChunk() error {
 		if err != nil {
 			return err
 		}
-		if line != "" {
+		if len(line) > 0 {
 			return badResponse("chunk is longer than its size")
 		}
 	}
@@ -160,9 +161,9 @@ func (b *body) nextChunk() error {
 	if err != nil {
 		return err
 	}
-	digits, _, _ := strings.Cut(line, ";")
-	digits = strings.TrimRight(digits, " \t") // RFC 9112 section 7.1.1: bad whitespace before an extension
-	if digits == "" || len(digits) > 15 {
+	digits, _, _ := bytes.Cut(line, []byte{';'})
+	digits = bytes.TrimRight(digits, " \t") // RFC 9112 section 7.1.1: bad whitespace before an extension
+	if len(digits) == 0 || len(digits) > 15 {
 		return badResponse("chunk size is malformed")
 	}
 	size := int64(0)
@@ -186,13 +187,13 @@ func (b *body) trailers() error {
 		if err != nil {
 			return err
 		}
-		if line == "" {
+		if len(line) == 0 {
 			return io.EOF
 		}
 		if total += len(line); total > maxTrailer {
 			return badResponse("trailers are too long")
 		}
-		name, value, err := parseField(line)
+		name, value, err := parseField(string(line)) // of its own memory: the buffer goes on
 		if err != nil {
 			return err
 		}
@@ -202,31 +203,31 @@ func (b *body) trailers() error {
 	}
 }
 
-// line reads a line of at most most bytes that ends in CRLF and returns it
-// without. It goes through the buffer, which holds readSize at least.
-func (b *body) line(most int) (string, error) {
+// line reads a line of at most most bytes that ends in CRLF and returns it without,
+// valid until the next read. It goes through the buffer, which holds readSize at least.
+func (b *body) line(most int) ([]byte, error) {
 	c := b.c
 	for {
 		data := c.buf[c.r:c.w]
 		if i := bytes.IndexByte(data, '\n'); i >= 0 {
 			if i == 0 || data[i-1] != '\r' {
-				return "", badResponse("line between chunks ends in a bare LF")
+				return nil, badResponse("line between chunks ends in a bare LF")
 			}
-			text := string(data[:i-1])
+			text := data[:i-1]
 			if !plain(text) {
-				return "", badResponse("line between chunks holds a control character")
+				return nil, badResponse("line between chunks holds a control character")
 			}
 			c.r += i + 1
 			return text, nil
 		}
 		if len(data) >= min(most, len(c.buf)) {
-			return "", badResponse("line between chunks is too long")
+			return nil, badResponse("line between chunks is too long")
 		}
 		if err := b.arm(); err != nil {
-			return "", err
+			return nil, err
 		}
 		if err := c.fill(); err != nil {
-			return "", cut(err)
+			return nil, cut(err)
 		}
 	}
 }

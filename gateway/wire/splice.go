@@ -37,7 +37,8 @@ func (b *body) SendTo(w io.ReaderFrom, most int64) (int64, error) {
 	}
 	b.c.exact()
 	piece := min(most, b.left)
-	n, err := w.ReadFrom(&io.LimitedReader{R: b.c.nc, N: piece})
+	b.piece = io.LimitedReader{R: b.c.nc, N: piece}
+	n, err := w.ReadFrom(&b.piece)
 	b.left -= n
 	switch {
 	case err == nil && n < piece:
