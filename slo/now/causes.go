@@ -117,7 +117,7 @@ func (w *weigher) load() (out []Cause) {
 			continue
 		}
 		if times := mulDiv(f.Total*was, 1000, f.WasTotal*lasted); times >= 3000 {
-			out = append(out, Cause{Kind: ALoad, Subject: f.Value, Service: w.e.Service, Score: scaled(share, weighFlood), ExplainedPPM: share, Failures: f.Hits,
+			out = append(out, Cause{Kind: ALoad, Subject: f.Value, Service: w.e.Service, Score: scaled(min(part(w.how["limiter"], w.hits), million), weighFlood), ExplainedPPM: share, Failures: f.Hits,
 				Text: fmt.Sprintf("Caller %s sends %s times what it sent before, and has %s of what is refused.", f.Value, milli(times), slo.Percent(share))})
 		}
 	}

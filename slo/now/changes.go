@@ -105,10 +105,17 @@ func (w *weigher) configured(name string) (int64, []string) {
 		return 700, nil
 	case len(changed) == 0:
 		return 0, nil
-	case !slices.ContainsFunc(changed, func(s string) bool { return !strings.HasPrefix(s, "gateway") }):
-		return 800, changed
 	}
-	return 1000, changed
+	weight := int64(1000)
+	if !slices.ContainsFunc(changed, func(s string) bool { return !strings.HasPrefix(s, "gateway") }) {
+		weight = 800
+	}
+	// What is the service's own helps more than the gateway's settings, which sort first.
+	slices.Reverse(changed)
+	if more := len(changed) - mostChanges; more > 0 {
+		changed = append(changed[:mostChanges], fmt.Sprintf("and %d further changes", more))
+	}
+	return weight, changed
 }
 
 // document is as much of a configuration as is needed to see whom it concerns.
@@ -184,7 +191,7 @@ func Diff(before, after, service string) (changed []string, ok bool) {
 	}
 	changed = append(changed, fields("gateway", a.Gateway, b.Gateway)...)
 	slices.Sort(changed)
-	return changed[:min(len(changed), mostChanges)], true
+	return changed, true
 }
 
 // fields says what differs between two maps, field by field.
