@@ -48,7 +48,7 @@ type body struct {
 	err      error // what Read says from now on
 	until    time.Time
 	piece    io.LimitedReader // of SendTo
-	draining bool // has a deadline of its own
+	draining bool             // has a deadline of its own
 }
 
 func (b *body) Read(p []byte) (int, error) {

@@ -110,11 +110,12 @@ func PutSize(room []byte, n int) (at int) {
 	return at
 }
 
-// AppendLast appends the last chunk and the trailers behind it (RFC 9112 section 7.1.2).
+// AppendLast appends the last chunk and behind it the trailers that may stand there
+// (RFC 9112 section 7.1.2, RFC 9110 section 6.5.1).
 func AppendLast(out []byte, trailer *exchange.Head) []byte {
 	out = append(out, "0\r\n"...)
 	for _, f := range trailer.Fields() {
-		if f.Name != "" {
+		if f.Name != "" && exchange.AnswerTrailerAllowed(f.Name) {
 			out = appendField(out, f)
 		}
 	}
