@@ -66,6 +66,7 @@ type Engine struct {
 	mu     sync.RWMutex
 	routes []Route
 	away   bool
+	heard  time.Time // the last look that was kept
 	pruned time.Time
 }
 
@@ -89,6 +90,14 @@ func (e *Engine) Routes() []Route {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.routes
+}
+
+// Heard is when what is wrong was last looked at and kept: what had begun by then is
+// known, or was not there.
+func (e *Engine) Heard() time.Time {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.heard
 }
 
 // Tick looks at the last evaluation and decides what it means.
@@ -129,7 +138,7 @@ func (e *Engine) Tick(ctx context.Context, now time.Time) error {
 		e.away = true
 		return fmt.Errorf("alerts: %w", err)
 	}
-	e.away = false
+	e.away, e.heard = false, now
 	if now.Sub(e.pruned) >= pruneEvery {
 		e.pruned = now
 		if err := e.cfg.Ledger.PruneAlerts(ctx, now); err != nil {
