@@ -128,7 +128,7 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 	}}
 
 	sp, err := spool.Open(spool.Config{
-		Dir: disk.Dir, MaxBytes: disk.MaxBytes, Gateway: name, Env: set.env,
+		Dir: disk.Dir, MaxBytes: disk.MaxBytes, SyncEvery: disk.SyncEvery, Gateway: name, Env: set.env,
 		Control: controlURL, Client: toControl, Rand: rand.Float64, Registerer: metrics, Log: log,
 	})
 	if err != nil {

@@ -70,6 +70,8 @@ type Gateway struct {
 type Spool struct {
 	Dir      string `json:"dir,omitempty"`
 	MaxBytes int64  `json:"max_bytes"`
+	// SyncEvery is how often the log is brought to the disk; 0: 10 ms.
+	SyncEvery time.Duration `json:"sync_every,omitempty"`
 }
 
 // Upstream is a set of endpoints that give the same answers.

@@ -46,6 +46,7 @@ func (p *parser) gateway(m *conf.Map) {
 		spool := m.Get("spool").Map()
 		g.Spool.Dir = spool.Get("dir").Str("")
 		g.Spool.MaxBytes = spool.Get("max_size").Size(g.Spool.MaxBytes, 1<<20, 1<<40)
+		g.Spool.SyncEvery = spool.Get("sync_every").Duration(g.Spool.SyncEvery, time.Millisecond, time.Minute)
 		spool.Done()
 		caps := m.Get("caps").Map()
 		g.Caps.MaxPPM = caps.Get("max_percent").PPM(g.Caps.MaxPPM)

@@ -20,3 +20,12 @@ func allocate(f *os.File, size int64) error {
 		return err
 	}
 }
+
+// dataSync brings the bytes of f to the disk.
+func dataSync(f *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -218,15 +219,24 @@ func (s *slot) bump(x *retrylog.Exchange) {
 // counted in those windows has left the gate.
 func (s *Spool) cutFolds(w int64) {
 	f, whole := s.fold, true
+	var over []int
 	for i := range f.tables {
-		t := &f.tables[i]
-		if have := t.window.Load(); have == 0 || have >= w {
+		if have := f.tables[i].window.Load(); have == 0 || have >= w {
 			continue
 		}
-		slots := f.slots[i*foldSlots:][:min(t.given.Load(), foldSlots)]
-		for j := range slots {
-			whole = s.unfold(&slots[j]) && whole
+		over = append(over, i)
+		for j := range f.given(i) {
+			whole = s.unfold(&f.given(i)[j]) && whole
 		}
+	}
+	if len(over) == 0 {
+		return
+	}
+	// Lines must be on the disk before their slots are free: the disk may learn of
+	// both in any order, and a power cut between them would take what was counted.
+	s.say.error(s.cfg.Log, "bring folded lines to the disk", s.syncWritten())
+	for _, i := range over {
+		t, slots := &f.tables[i], f.given(i)
 		guarded(func() {
 			for j := range slots {
 				slots[j].state.Store(slotFree)
@@ -243,6 +253,27 @@ func (s *Spool) cutFolds(w int64) {
 		err = errors.New("the mapping is broken")
 	}
 	s.say.error(s.cfg.Log, "read folds", err)
+}
+
+// given are the slots of table i that hold something.
+func (f *folds) given(i int) []slot {
+	return f.slots[i*foldSlots:][:min(f.tables[i].given.Load(), foldSlots)]
+}
+
+// syncWritten brings the segments to the disk that are not sealed. keeping is held:
+// nobody seals them meanwhile.
+func (s *Spool) syncWritten() error {
+	s.swap.Lock()
+	open := slices.Clone(s.retired)
+	if seg := s.active.Load(); seg != nil {
+		open = append(open, seg)
+	}
+	s.swap.Unlock()
+	var errs []error
+	for _, seg := range open {
+		errs = append(errs, s.cfg.dataSync(seg.f))
+	}
+	return errors.Join(errs...)
 }
 
 // unfold writes the line of one slot. It reports whether the slot could be read.

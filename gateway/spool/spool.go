@@ -38,6 +38,9 @@ type Config struct {
 	MaxBytes     int64 // 1 GiB: all segments together; beyond it records are dropped
 	// Every is how often a watermark is taken and shipped: 1 s.
 	Every time.Duration
+	// SyncEvery is how often the log is brought to the disk: 10 ms. Negative: only
+	// before a batch is sent, and when a segment ends.
+	SyncEvery time.Duration
 	// RotateEvery closes a segment that is not full: 1 min.
 	RotateEvery time.Duration
 	// Keep and KeepBytes bound what stays for grep after it was acknowledged: 1 h and 256 MiB.
@@ -50,6 +53,7 @@ type Config struct {
 
 	allocate func(*os.File, int64) error
 	sync     func(*os.File) error
+	dataSync func(*os.File) error // without what only the times of a file need
 }
 
 func (c *Config) defaults() {
@@ -83,6 +87,12 @@ func (c *Config) defaults() {
 	}
 	if c.sync == nil {
 		c.sync = (*os.File).Sync
+	}
+	if c.dataSync == nil {
+		c.dataSync = dataSync
+	}
+	if c.SyncEvery == 0 {
+		c.SyncEvery = 10 * time.Millisecond
 	}
 }
 
@@ -284,6 +294,9 @@ func (s *Spool) Ship(ctx context.Context) error {
 	}
 	var group sync.WaitGroup
 	group.Go(func() { s.runKeeper(ctx) })
+	if s.cfg.SyncEvery > 0 {
+		group.Go(func() { s.runDurable(ctx) })
+	}
 	if s.cfg.Control != "" {
 		group.Go(func() { s.runShipper(ctx, false) })
 	}
