@@ -72,6 +72,9 @@ func Guard(sc scenario.Scenario, v View) (Stop, bool) {
 	if silent := v.Now.Sub(v.Fresh); silent >= LeaseFor {
 		return Stop{BySilence, fmt.Sprintf("no tallies for %d s", int(silent/time.Second))}, true
 	}
+	if s, hit := mute(sc, v); hit {
+		return s, true
+	}
 	if v.Budgets[sc.Target.Service].Frozen {
 		return Stop{ByFreeze, sc.Target.Service + " is frozen"}, true
 	}
@@ -90,6 +93,35 @@ func Guard(sc scenario.Scenario, v View) (Stop, bool) {
 	}
 	if v.Run.CapPPM > 0 {
 		return overBudget(sc, v.Run.CapPPM, v)
+	}
+	return Stop{}, false
+}
+
+// expectedLeast is how many requests have to be missing before their absence says
+// something: by chance so many fail to come once in 20,000 times.
+const expectedLeast = 10
+
+// mute finds a brake that has gone blind: a service that a stop condition watches, of
+// which nothing is counted any more although its baseline was busy.
+func mute(sc scenario.Scenario, v View) (Stop, bool) {
+	r := v.Run
+	usual := r.InjectAt.Sub(r.BaselineAt)
+	if r.InjectAt.IsZero() || v.Now.Sub(r.InjectAt) < LeaseFor || usual <= 0 {
+		return Stop{}, false
+	}
+	for _, c := range sc.Stop {
+		if c.Service == "" {
+			continue
+		}
+		series := v.Series[c.Service]
+		n := sum(series, r.BaselineAt, r.InjectAt)
+		if (n.Good+n.Bad)*int64(LeaseFor/time.Millisecond) < expectedLeast*usual.Milliseconds() {
+			continue
+		}
+		if now := sum(series, v.Now.Add(-LeaseFor), v.Now); now.Good+now.Bad == 0 {
+			return Stop{BySilence, fmt.Sprintf("nothing was counted of %s for %d s, where %d requests came in the %v before: its stop condition is blind",
+				c.Service, int(LeaseFor/time.Second), n.Good+n.Bad, usual.Round(time.Second))}, true
+		}
 	}
 	return Stop{}, false
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"breakwater/gateway/policy/fault"
 )
@@ -90,13 +91,18 @@ func (c *check) contradicted() {
 	}
 }
 
+// never is older than any word of a feed that lives.
+const never = 10 * 365 * 24 * time.Hour
+
 // surroundings: what else goes on, and whether brakes and alarms work.
 func (c *check) surroundings() {
 	s, f := c.s, c.f
 	for _, o := range f.Overlaps {
 		c.refuse(false, OverlapCode, "%s is under way and shares %s with this run: neither could tell whose effect it sees", o.Run, o.Service)
 	}
-	if f.Alerts != nil && *f.Alerts > alertsWithin {
+	if f.Alerts != nil && *f.Alerts > never {
+		c.refuse(false, AlertsAway, "the alert feed was never heard: nobody would be told")
+	} else if f.Alerts != nil && *f.Alerts > alertsWithin {
 		c.refuse(false, AlertsAway, "the alert feed was last heard %v ago: nobody would be told", f.Alerts.Round(1e9))
 	}
 	for _, x := range s.Stop {
