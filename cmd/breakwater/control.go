@@ -80,6 +80,7 @@ type control struct {
 	github     *dialect.GitHub // nil: no App is configured
 	situations *now.Desk       // who is hit now, and why
 	engine     *injector.Engine
+	days       days
 	pages      *web.Server
 	ingest     *ingest.Handler
 	metrics    *prometheus.Registry
@@ -160,8 +161,9 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		},
 		Actor:     func(ctx context.Context) string { return auth.From(ctx).Name },
 		Covers:    func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
-		Preflight: c.preflight, Route: c.route,
+		Preflight: c.preflight, Route: c.route, Core: c.core,
 	})
+	c.days = c.newDays()
 	pages, err := web.New(web.Config{
 		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo, c.releases.book}, Env: c.set.env, Zone: zone,
 		MayLift: func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Operator) },
@@ -205,6 +207,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work, wctx := errgroup.WithContext(gctx)
 		work.Go(func() error { return c.slo.Run(wctx) })
 		work.Go(func() error { return c.engine.Run(wctx) })
+		work.Go(func() error { return c.days.run(wctx) })
 		work.Go(func() error { return c.releases.run(wctx) })
 		work.Go(func() error { return c.runDialects(wctx) })
 		work.Go(func() error { return c.situations.Run(wctx) })

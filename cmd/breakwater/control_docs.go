@@ -66,6 +66,9 @@ func (c *control) importDocuments(ctx context.Context, now time.Time) error {
 	if err := c.engine.Desk().Import(ctx, drills); err != nil {
 		return fmt.Errorf("import scenarios and game days: %w", err)
 	}
+	if err := c.days.held.Import(ctx, drills); err != nil {
+		return fmt.Errorf("import game days: %w", err)
+	}
 	return nil
 }
 

@@ -50,6 +50,7 @@ func (c *control) routes() chi.Router {
 		c.nowRoutes(r)
 		c.dialectRoutes(r)
 		c.drillRoutes(r)
+		c.dayRoutes(r)
 		c.healthRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})

@@ -170,46 +170,6 @@ func newHalt(io streams) *cobra.Command {
 	return cmd
 }
 
-func newGameday(io streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "gameday", Short: "list game days and what comes next"}
-	var set settings
-	var output string
-	ls := &cobra.Command{
-		Use: "ls", Short: "list the schedules", Example: "  breakwater gameday ls", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			var reply json.RawMessage
-			if err := set.call(cmd.Context(), http.MethodGet, "/api/v1/gamedays", nil, &reply); err != nil {
-				return err
-			}
-			if output == "json" {
-				return fail(printJSON(io.out, reply))
-			}
-			var list struct {
-				Days []struct {
-					Name, Title, Cron, Zone string
-					NextAt                  time.Time `json:"next_at"`
-					LastRun                 string    `json:"last_run"`
-				} `json:"gamedays"`
-			}
-			if err := json.Unmarshal(reply, &list); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
-			}
-			var rows [][]string
-			for _, d := range list.Days {
-				rows = append(rows, []string{d.Name, d.Title, d.Cron + " " + d.Zone, shortTime(d.NextAt), dash(d.LastRun)})
-			}
-			return fail(table(io.out, []string{"GAME DAY", "TITLE", "SCHEDULE", "NEXT", "LAST RUN"}, rows))
-		},
-	}
-	set.clientFlags(ls.Flags())
-	ls.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	cmd.AddCommand(ls)
-	return cmd
-}
-
 func dash(s string) string {
 	if s == "" {
 		return "-"

@@ -24,7 +24,7 @@ type releases struct {
 // newReleases makes both. The evaluator asks the book for policies, and alerts ask
 // the evaluator: statuses is called only once control runs.
 func (c *control) newReleases(statuses func() []slo.Status) releases {
-	book := freeze.NewBook(c.store, c.log)
+	book := freeze.NewBook(withFindings{c.store}, c.log)
 	return releases{
 		book: book, protector: freeze.NewProtector(evaluation(statuses), book, c.store, c.log),
 		alerts: alert.New(alert.Config{Source: evaluation(statuses), Ledger: c.store, Outbox: c.store, Sender: alert.Sender{Pages: env("PAGES", "")}, Log: c.log}),

@@ -90,7 +90,7 @@ func newRoot(io streams) *cobra.Command {
 	root.AddCommand(
 		newServe(io), newGateway(io), newControl(io), newDemo(io),
 		newValidate(io), newExplain(io), newDoctor(io), newGate(io), newNow(io), newFreeze(io), newAlert(io), newSLO(io), newHealth(io), newIngest(io), newLimit(io),
-		newExperiment(io), newGameday(io), newHalt(io),
+		newExperiment(io), newGameday(io), newFinding(io), newReadiness(io), newHalt(io),
 		newWebhook(io), newToken(io), newAudit(io), newMigrate(io), newVersion(io),
 	)
 	root.InitDefaultCompletionCmd()

@@ -68,17 +68,17 @@ type Facts struct {
 	Routes    int      // that gateways take for it
 	Limited   int      // of them, with a limit
 	// Retried counts the routes that try again, Bounded those of them whose tries
-	// are bounded by a budget or an error rate, Blind those that repeat what is not
-	// known to be harmless twice.
-	Retried, Bounded, Blind int
-	Gateways                int // that report
-	Opened                  *Proof
-	Schedules               []string
-	Held                    time.Time // the newest drill of it that was completed
-	Findings, Open, Overdue int
-	Incidents               int // that were marked, of late
-	Drawn                   []string
-	Given                   []Given
+	// are bounded by a budget or an error rate, Declared those whose documents say
+	// that what changes something may be sent twice; of the others it never is.
+	Retried, Bounded, Declared int
+	Gateways                   int // that report
+	Opened                     *Proof
+	Schedules                  []string
+	Held                       time.Time // the newest drill of it that was completed
+	Findings, Open, Overdue    int
+	Incidents                  int // that were marked, of late
+	Drawn                      []string
+	Given                      []Given
 }
 
 // Items are the ids of the fifteen questions, in order. The list has four groups;
@@ -226,8 +226,8 @@ func breaker(f Facts) Answer {
 
 func retries(f Facts) Answer {
 	a := Answer{ID: "retries", Group: "protection", Question: "Do retries respect what may be done twice, and can they make no storm?", Evidence: "/api/v1/services",
-		State: yes(f.Routes > 0 && f.Bounded == f.Retried && f.Blind == 0),
-		Text:  fmt.Sprintf("%d of %d routes try again, %d of them bounded, %d repeat what may not be repeated", f.Retried, f.Routes, f.Bounded, f.Blind)}
+		State: yes(f.Routes > 0 && f.Bounded == f.Retried),
+		Text:  fmt.Sprintf("%d of %d routes try again, %d of them bounded; %d declare that what changes something may be sent twice", f.Retried, f.Routes, f.Bounded, f.Declared)}
 	if f.Routes == 0 {
 		a.State, a.Text = Unknown, "no route of it is known here"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"breakwater/injector"
 	"breakwater/injector/gameday"
+	"breakwater/slo/alert"
 )
 
 const (
@@ -254,4 +255,16 @@ func (s *Store) StopDay(ctx context.Context, day, why string) error {
 func (s *Store) EndDay(ctx context.Context, day string, at time.Time) error {
 	_, err := s.day(ctx, endDaySQL, pgx.StrictNamedArgs{"day": day, "at": at})
 	return err
+}
+
+// Enqueue puts messages into the outbox of alerts.
+func (s *Store) Enqueue(ctx context.Context, all []alert.Delivery) error {
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		for _, d := range all {
+			if err := enqueue(ctx, tx, d); err != nil {
+				return fmt.Errorf("enqueue %s: %w", d.ID, err)
+			}
+		}
+		return nil
+	})
 }

@@ -1,0 +1,99 @@
+package readiness
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"breakwater/injector"
+)
+
+// Keeper keeps what people answer.
+type Keeper interface {
+	AddAnswer(ctx context.Context, service string, g Given) error
+}
+
+// Source is what an API needs; all of it.
+type Source struct {
+	Assess func(ctx context.Context, service string) ([]Answer, error)
+	Keeper Keeper
+	Now    func(ctx context.Context) (time.Time, error)
+	Actor  func(ctx context.Context) string
+	Covers func(ctx context.Context, service string) bool
+	// Audit is told of an answer before it counts.
+	Audit func(ctx context.Context, actor, action, object, detail string) error
+	Log   *slog.Logger
+}
+
+// API answers the JSON side of readiness; {service} is read by PathValue.
+type API struct{ s Source }
+
+// NewAPI returns the handlers over s.
+func NewAPI(s Source) *API { return &API{s} }
+
+// Show answers GET /api/v1/readiness/{service}.
+func (a *API) Show(w http.ResponseWriter, r *http.Request) {
+	service := r.PathValue("service")
+	all, err := a.s.Assess(r.Context(), service)
+	if err != nil {
+		a.away(w, err)
+		return
+	}
+	injector.WriteJSON(w, http.StatusOK, struct {
+		Service string   `json:"service"`
+		Ready   int      `json:"ready"`
+		Of      int      `json:"of"`
+		Answers []Answer `json:"answers"`
+	}{service, Ready(all), len(all), all})
+}
+
+// Answer answers POST /api/v1/readiness/{service}: {"item": "limits", "yes": true,
+// "evidence": "where it can be looked at"}.
+func (a *API) Answer(w http.ResponseWriter, r *http.Request) {
+	service := r.PathValue("service")
+	var ask struct {
+		Item     string
+		Yes      bool
+		Evidence string
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&ask); err != nil {
+		injector.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
+		return
+	}
+	switch {
+	case !Known(ask.Item):
+		injector.Problem(w, http.StatusBadRequest, "bad_request", "item: must be one of "+strings.Join(Items(), ", ")+", got "+ask.Item)
+		return
+	case !ByHand(ask.Item):
+		injector.Problem(w, http.StatusConflict, "computed", ask.Item+" is computed from what the system holds; nobody answers it by hand")
+		return
+	case len(strings.TrimSpace(ask.Evidence)) < 5 || len(ask.Evidence) > 2000:
+		injector.Problem(w, http.StatusBadRequest, "bad_request", "evidence: must say where it can be looked at, in 5 to 2000 letters")
+		return
+	case !a.s.Covers(r.Context(), service):
+		injector.Problem(w, http.StatusForbidden, "scope", "service "+service+" is outside the scope of this token")
+		return
+	}
+	now, err := a.s.Now(r.Context())
+	if err == nil {
+		actor := a.s.Actor(r.Context())
+		if err = a.s.Audit(r.Context(), actor, "readiness.answer", service+"/"+ask.Item, ask.Evidence); err == nil {
+			err = a.s.Keeper.AddAnswer(r.Context(), service, Given{Item: ask.Item, Evidence: ask.Evidence, Actor: actor, Yes: ask.Yes, At: now})
+		}
+	}
+	if err != nil {
+		a.away(w, err)
+		return
+	}
+	a.Show(w, r)
+}
+
+func (a *API) away(w http.ResponseWriter, err error) {
+	a.s.Log.Error("readiness", "err", err)
+	injector.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
+}
