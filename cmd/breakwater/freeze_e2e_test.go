@@ -212,6 +212,12 @@ func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 		status, _ := w.request("GET", "data", "/"+service+"/extra", "", nil)
 		return status
 	}
+	t.Cleanup(func() {
+		if t.Failed() && w.control.cmd != nil {
+			_, text := w.request("GET", "control", "/api/v1/alerts?open=1", "", nil)
+			t.Logf("open incidents: %.8000s", text)
+		}
+	})
 	var denied, told, shed, thawed, released []time.Duration
 	for i := range *freezeRuns {
 		service := fmt.Sprintf("svc-%d", i)

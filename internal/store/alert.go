@@ -45,10 +45,8 @@ const reopenable = 2 * time.Hour
 // it, nothing is done: its look is as good as ours.
 func (s *Store) Alerting(ctx context.Context, now time.Time, step func(alert.State, []alert.Symptom) alert.Outcome, notes []alert.Jotting) error {
 	// Before the transaction, or Evidence, which has one of its own, would not see it.
-	for _, note := range []string{noteLabelsSQL, noteConfigsSQL} {
-		if _, err := s.db.Exec(ctx, note); err != nil {
-			return fmt.Errorf("note what was configured: %w", err)
-		}
+	if err := s.noteConfigured(ctx); err != nil {
+		return fmt.Errorf("note what was configured: %w", err)
 	}
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var mine bool
@@ -79,6 +77,23 @@ func (s *Store) Alerting(ctx context.Context, now time.Time, step func(alert.Sta
 		return fmt.Errorf("decide about incidents: %w", err)
 	}
 	return nil
+}
+
+// noJITSQL keeps PostgreSQL from compiling a statement that it believes to be dear: it
+// expects a thousand endpoints of each of a thousand upstreams of every configuration,
+// and the compiler then takes seconds where the statement takes a millisecond.
+const noJITSQL = `set local jit = off`
+
+// noteConfigured keeps what configurations say of endpoints, and when they began.
+func (s *Store) noteConfigured(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		for _, note := range []string{noJITSQL, noteLabelsSQL, noteConfigsSQL} {
+			if _, err := tx.Exec(ctx, note); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 type factRow struct{ Service, Env, Key, Text string }
@@ -115,7 +130,8 @@ func remember(ctx context.Context, tx pgx.Tx, now time.Time) (alert.State, []ale
 	}
 	var facts []alert.Symptom
 	for _, t := range turns {
-		if t.Service != "" && t.standing() {
+		// What a measure of ours sheds is no cause of anything.
+		if t.Service != "" && t.standing() && (t.Policy != "shed" || t.Reason != "a measure") {
 			facts = append(facts, alert.Symptom{Service: t.Service, Env: t.Env, Class: alert.Causes, Tier: alert.L2, Severity: alert.Note,
 				Key: t.Policy + ":" + t.Upstream + t.Endpoint, Text: t.text()})
 		}

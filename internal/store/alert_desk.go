@@ -212,6 +212,7 @@ with outbox as (delete from alert_outbox where done_at < @now::timestamptz - int
     why as (delete from alert_why where at < @now::timestamptz - interval '90 days' returning 1),
     note as (delete from alert_note where last_at < @now::timestamptz - interval '90 days' returning 1),
     fact as (delete from alert_fact where until_at < @now::timestamptz - interval '1 day' returning 1),
+    foreign_one as (delete from foreign_alert where heard_at < @now::timestamptz - interval '90 days' returning 1),
     seen as (delete from webhook_seen where at < @now::timestamptz - interval '1 day' returning 1)
 delete from alert_incident where closed_at < @now::timestamptz - interval '400 days'`
 

@@ -55,6 +55,14 @@ type amAlert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
+// NameOf is the name under which Alertmanager knows incidents of c.
+func NameOf(c Class) string {
+	if c == "" {
+		return "Breakwater"
+	}
+	return "Breakwater" + strings.ToUpper(string(c[:1])) + string(c[1:])
+}
+
 // lives is how long Alertmanager is to believe an alert that is not sent again: a
 // few times Rules.Resend, so that one lost update resolves nothing.
 const lives = 5 * time.Minute
@@ -66,7 +74,7 @@ func (s Sender) alertmanager(m Message, now time.Time) []amAlert {
 	i := m.Incident
 	of := func(severity Severity, ends time.Time) amAlert {
 		return amAlert{
-			Labels: map[string]string{"alertname": "Breakwater" + strings.ToUpper(string(i.Class[:1])) + string(i.Class[1:]), "service": i.Service,
+			Labels: map[string]string{"alertname": NameOf(i.Class), "service": i.Service,
 				"env": i.Env, "tier": string(i.Tier), "severity": string(severity), "incident": i.ID},
 			Annotations:  map[string]string{"summary": headline(m), "description": strings.Join(lines(m), "\n")},
 			StartsAt:     i.OpenedAt.UTC(),

@@ -17,6 +17,7 @@ type Route struct {
 	Least        Severity      // the mildest that is sent
 	ResolveAfter time.Duration // 0: DefaultHold
 	Receivers    []Receiver
+	Queries      []Query // causes to ask a Prometheus about
 }
 
 // Type is a product that is told.
@@ -55,6 +56,13 @@ func ParseRoutes(files []conf.File, log *conf.Log) []Route {
 		if r.Name != "" && slices.ContainsFunc(out, func(x Route) bool { return x.Name == r.Name }) {
 			d.Root.Errorf("must have a name of its own, got %s again", r.Name)
 		}
+		for _, q := range r.Queries {
+			if slices.ContainsFunc(out, func(x Route) bool {
+				return slices.ContainsFunc(x.Queries, func(y Query) bool { return y.Name == q.Name })
+			}) {
+				d.Root.Errorf("must give each fact a name of its own, got %s again", q.Name)
+			}
+		}
 		out = append(out, r)
 	}
 	return out
@@ -78,6 +86,13 @@ func decodeRoute(d conf.Document) Route {
 	}
 	if to.IsList() && len(to.List()) == 0 {
 		to.Errorf("must name at least one receiver")
+	}
+	for _, item := range m.Get("facts").List() {
+		q := decodeQuery(item)
+		if slices.ContainsFunc(r.Queries, func(x Query) bool { return x.Name == q.Name }) {
+			item.Errorf("must have a name of its own, got %s again", q.Name)
+		}
+		r.Queries = append(r.Queries, q)
 	}
 	m.Done()
 	return r
