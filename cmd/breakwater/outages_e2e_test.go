@@ -296,6 +296,7 @@ func tenOutages(t *testing.T, seed uint64) {
 		table += fmt.Sprintf("  %-25s on %s, first after %-6s %s\n", x.what, x.service.name, took, first)
 	}
 	t.Log(table)
+	c.darkness(script)
 	if right < 9 {
 		for _, x := range script {
 			if x.sure.IsZero() {
@@ -303,5 +304,30 @@ func tenOutages(t *testing.T, seed uint64) {
 			}
 		}
 		t.Errorf("the true cause is first in %d of 10, want 9", right)
+	}
+}
+
+// darkness takes the database away: what was known is still said, and until when.
+func (c *town) darkness(script []*truth) {
+	ask := func(args ...string) ran {
+		return verb(c.t, "", append([]string{"now", script[0].service.name, "--env", "town", "--control", c.url["control"]}, args...)...)
+	}
+	if r := ask(); r.code != exitNo || !strings.Contains(r.out, "WHO IS HIT") || !strings.Contains(r.out, "BY WHAT MEASURE") || !strings.Contains(r.out, "WHAT PROTECTS") {
+		c.t.Errorf("the verb ended with %d\n%s%s", r.code, r.out, r.err)
+	}
+	if r := ask("-o", "md"); r.code != exitNo || !strings.HasPrefix(r.out, "# "+script[0].service.name) {
+		c.t.Errorf("as Markdown: %d\n%s%s", r.code, r.out, r.err)
+	}
+	if err := c.pg.Stop(); err != nil {
+		c.t.Fatal(err)
+	}
+	known := script[0].situated
+	var a now.Answer
+	c.request("GET", "control", "/api/v1/now?service="+script[0].service.name+"&env=town", "", &a)
+	if s := a.Situation; s == nil || !s.Stale || s.State != known.State || s.DataUntil == nil || len(s.Causes) == 0 || s.Causes[0].Kind != known.Causes[0].Kind {
+		c.t.Errorf("without a database: %+v", s)
+	}
+	if r := ask(); r.code != exitNo || !strings.Contains(r.out, "The database is away, data reaches until") {
+		c.t.Errorf("without a database the verb ended with %d\n%s%s", r.code, r.out, r.err)
 	}
 }

@@ -157,6 +157,7 @@ func TestSLO_T34_TheSameNumbersOnThePage(t *testing.T) {
 func FuzzAssess(f *testing.F) {
 	seed, _ := json.Marshal(failing(90, instances(0, 88, 1, 0, 1, 0)...))
 	f.Add(seed)
+	f.Add([]byte(`{"Minutes":[{"At":"2026-03-10T12:00:00Z","FirstTryBad":9,"Exchanges":9,"Good":9}],"Seconds":[{"At":"9999-03-10T12:00:00Z","Failures":3}]}`))
 	f.Add([]byte(`{"Minutes":[{"At":"2026-03-10T12:00:00Z","Bad":9223372036854775807,"Exchanges":-1}],"Facets":[{"Dimension":"rack","Hits":-5,"Total":3}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var e Evidence

@@ -118,7 +118,7 @@ func headline(s *Situation, at time.Time) string {
 	case Fine:
 		return s.Service + " is fine: nobody is hit beyond what is usual."
 	case Covered:
-		return fmt.Sprintf("%s fails behind its retries and fallbacks since %s (%s); users are hardly hit.", s.Service, clock(*s.Since), slo.Span(at.Sub(*s.Since).Truncate(time.Second)))
+		return fmt.Sprintf("%s fails behind its retries and fallbacks since %s (%s); users are hardly hit.", s.Service, clock(*s.Since), slo.Span(max(at.Sub(*s.Since), 0).Truncate(time.Second)))
 	}
 	verb := "is failing"
 	if s.Who.Throttled*2 > s.Who.Hits {
