@@ -9,6 +9,15 @@ import (
 	"breakwater/injector/scenario"
 )
 
+// FactLedger is what the whole of the traffic says.
+type FactLedger interface {
+	// MeasuredSince is the first day on which something was counted of a service.
+	MeasuredSince(ctx context.Context, service string) (time.Time, error)
+	// AllRequests counts what came in for all services in the minutes within
+	// [since, until).
+	AllRequests(ctx context.Context, since, until time.Time) (int64, error)
+}
+
 // recently is the traffic that a forecast goes by.
 const recently = 10 * time.Minute
 
@@ -50,6 +59,25 @@ func (e *Engine) facts(ctx context.Context, sc scenario.Scenario, now time.Time,
 		}
 		f.Week = &week
 	}
+	if t, ok := f.Traffic[sc.Target.Service]; ok {
+		all, err := e.cfg.Ledger.AllRequests(ctx, until.Add(-recently), until)
+		if err != nil {
+			return f, fmt.Errorf("preflight: %w", err)
+		}
+		if all > 0 {
+			f.SharePPM = t.Matched * sc.Sample.PPM / all
+		}
+	}
+	first, err := e.cfg.Ledger.MeasuredSince(ctx, sc.Target.Service)
+	if err != nil {
+		return f, fmt.Errorf("preflight: %w", err)
+	}
+	// A service that was never measured has been so for no time.
+	var history time.Duration
+	if !first.IsZero() {
+		history = now.Sub(first)
+	}
+	f.History = &history
 	if e.cfg.Alerts != nil {
 		_, heard, err := e.cfg.Alerts(ctx, now, now)
 		if err != nil {
@@ -58,7 +86,6 @@ func (e *Engine) facts(ctx context.Context, sc scenario.Scenario, now time.Time,
 		silent := now.Sub(heard)
 		f.Alerts = &silent
 	}
-	var err error
 	f.Overlaps, err = e.overlaps(ctx, sc, run)
 	return f, err
 }

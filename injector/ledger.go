@@ -247,6 +247,7 @@ type Ledger interface {
 	TrafficLedger
 	SearchLedger
 	ApprovalLedger
+	FactLedger
 }
 
 // Budget is what the engine must know of a service's promise. It is a plain

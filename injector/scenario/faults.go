@@ -35,6 +35,15 @@ func faults(n conf.Node) []Fault {
 		kindOf(m, &f.Rule)
 		f.Rule.Position = position(m.Get("position"))
 		side(m.Get("side"), &f.Rule)
+		if n := m.Get("pulse"); n.Present() {
+			pulse := n.Map()
+			f.Rule.EveryMS = pulse.Need("every").Span(0, 100*time.Millisecond, 24*time.Hour).Milliseconds()
+			f.Rule.ForMS = pulse.Need("for").Span(0, 10*time.Millisecond, 24*time.Hour).Milliseconds()
+			if pulse.Done(); f.Rule.EveryMS > 0 && f.Rule.ForMS >= f.Rule.EveryMS {
+				n.Errorf("must be there for less than it repeats after, got %d ms of every %d ms", f.Rule.ForMS, f.Rule.EveryMS)
+				f.Rule.EveryMS, f.Rule.ForMS = 0, 0
+			}
+		}
 		f.Toothless = m.Get("toothless").Enum("", "allowed") == "allowed"
 		if n := m.Get("require"); n.Present() {
 			require := n.Map()

@@ -53,6 +53,18 @@ func longest(f fault.Fault) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
+// duty is the part of the time in which some fault of s is there.
+func (s Scenario) duty() float64 {
+	most := 0.0
+	for _, f := range s.Faults {
+		if f.Rule.EveryMS == 0 {
+			return 1
+		}
+		most = max(most, float64(f.Rule.ForMS)/float64(f.Rule.EveryMS))
+	}
+	return most
+}
+
 // fails reports whether a try that is hit by f comes to nothing.
 func (x Fault) fails(f Facts) bool {
 	switch x.Rule.Kind {
@@ -77,7 +89,7 @@ func (s Scenario) Forecast(f Facts) Forecast {
 	seconds := s.Phases.Inject.Seconds() - s.Sample.Ramp.Seconds()/2
 	rate := f.rate(s.Target)
 	out.Requests = int64(rate * max(seconds, 0))
-	out.Hits = int64(rate * max(seconds, 0) * p)
+	out.Hits = int64(rate * max(seconds, 0) * p * s.duty())
 	if failing {
 		final, tries := p, 1.0
 		// Above the gate no retry is made at all, so none can help.

@@ -115,8 +115,29 @@ func (c *check) surroundings() {
 			c.warn(DeadBrake, "a burn rate over %d is never reached by %s: all requests failing burns %d", x.OverMilli/1000, x.Service, most/1000)
 		}
 	}
+	c.ready()
 	if f.TargetPPB != nil && f.Prod && f.TargetPPB[s.Target.Service] == 0 {
 		c.refuse(false, NoTarget, "%s has no objective: what the drill costs is not kept", s.Target.Service)
+	}
+}
+
+// baselineFor is how long a service must have been measured: two of each weekday.
+const baselineFor = 14 * 24 * time.Hour
+
+// ready: a drill comes last, after a service is watched and somebody answers for it.
+func (c *check) ready() {
+	f, service := c.f, c.s.Target.Service
+	if f.History != nil && *f.History < baselineFor {
+		c.refuse(false, Young, "%s has been measured for %d days, and 14 are needed to know what is usual", service, int(*f.History/(24*time.Hour)))
+	}
+	if !f.Readied {
+		return
+	}
+	if f.Owner == "" {
+		c.refuse(false, NoOwner, "no document says who answers for %s (owner of its Service)", service)
+	}
+	if !f.Alerted {
+		c.refuse(false, NoRoute, "no AlertRoute leads alerts of %s to anybody", service)
 	}
 }
 

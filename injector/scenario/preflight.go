@@ -31,11 +31,14 @@ const (
 	Unsafe      = "unsafe"       // may do something twice
 	WillFail    = "will_fail"    // an expectation that the figures contradict
 	NoTarget    = "no_objective" // no budget is kept
+	Young       = "no_baseline"  // not measured for long enough
+	NoOwner     = "no_owner"     // nobody answers for the target
+	NoRoute     = "no_alert_way" // no alert of the target leads to anybody
 )
 
 // refusals are the codes that an author may accept.
 func refusals() []string {
-	return []string{CannotTrip, Cost, OverlapCode, NoFallback, NoMatch, AlertsAway, Unsafe, NoTarget}
+	return []string{CannotTrip, Cost, OverlapCode, NoFallback, NoMatch, AlertsAway, Unsafe, NoTarget, Young, NoOwner, NoRoute}
 }
 
 // Warning is what a run would probably not show, or do beside, told before it

@@ -124,6 +124,7 @@ func TestFaultKinds(t *testing.T) {
 		{"body: {value: \"{}\"}", fault.Fault{Kind: fault.Body, Body: "{}"}},
 		{"drip: {rate: 1kB}", fault.Fault{Kind: fault.Drip, BytesPerSecond: 1000}},
 		{"duplicate: {}", fault.Fault{Kind: fault.Duplicate}},
+		{"error: {status: 500}, pulse: {every: 30s, for: 4s}", fault.Fault{Kind: fault.Error, Status: 500, EveryMS: 30_000, ForMS: 4000}},
 		{"error: {status: 500}, position: edge", fault.Fault{Kind: fault.Error, Status: 500, Position: fault.AtEdge}},
 	}
 	for _, tt := range tests {
@@ -160,6 +161,8 @@ func TestFaultMistakes(t *testing.T) {
 		{"blackhole: {}, side: request", "faults[0].side: must be response"},
 		{"truncate: {at: 1B, mode: dirty}, position: edge", "at the edge the kind must be"},
 		{"error: {status: 500}, require: {min_ratio_to_timeout: 2}", "faults[0].require: must go with a latency"},
+		{"error: {status: 500}, pulse: {every: 30s}", "faults[0].pulse.for: must be given"},
+		{"error: {status: 500}, pulse: {every: 30s, for: 30s}", "faults[0].pulse: must be there for less than it repeats after"},
 		{"title: x", "faults[0]: must have one of latency, error"},
 	}
 	for _, tt := range tests {

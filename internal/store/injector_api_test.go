@@ -99,6 +99,7 @@ func TestProdWaitsForSomebodyElse(t *testing.T) {
 	d.must(err)
 	for _, service := range []string{"points", "order"} { // in prod a drill that meets nobody is refused
 		d.minute(service, "", "", now.Add(-time.Hour), 1000, 0, 0)
+		d.measured(service, now.AddDate(0, 0, -20))
 	}
 	e := injector.New(injector.Config{Ledger: d, Env: "prod", Actor: func(context.Context) string { return actor }})
 	r := d.start(e, slowPoints)

@@ -86,7 +86,10 @@ func TestChaos_B4_search(t *testing.T) {
 	d := newDrill(t)
 	var worse []injector.Assertion
 	e, g := injector.New(injector.Config{Ledger: d, Log: quiet(), Actor: func(context.Context) string { return "anna" },
-		Worse: func(_ context.Context, _ injector.Search, a injector.Assertion) error { worse = append(worse, a); return nil }}), newGateway("gw")
+		Worse: func(_ context.Context, _ injector.Search, a injector.Assertion) error {
+			worse = append(worse, a)
+			return nil
+		}}), newGateway("gw")
 	g.badPer, g.bears = 10, 1900
 	d.poll(e, g)
 	first := d.found(e, d.seek(e).ID, g)
@@ -295,7 +298,7 @@ func TestApprovalsOfClassC(t *testing.T) {
 		who = by
 		return ask(m, "POST", "/api/v1/experiments/"+id+"/approve", "application/json", fmt.Sprintf(`{"hash":%q}`, hash)).Code
 	}
-	agreed := slowPoints + "accept: [no_match]\n"
+	agreed := slowPoints + "accept: [no_match, no_baseline]\n"
 	r := begin(agreed)
 	if r.State != injector.PendingApproval || r.Class != injector.ClassC || r.Needs != 2 {
 		t.Fatalf("%s, class %q, needs %d; want it to wait for two", r.State, r.Class, r.Needs)

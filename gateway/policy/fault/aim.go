@@ -71,6 +71,16 @@ func (c *cell) hits(x *exchange.Exchange, at int64) (h uint64, hit bool) {
 	return h, under(h, ppm)
 }
 
+// on reports whether a fault that comes and goes is there at an instant since the
+// table's base.
+func (c *cell) on(at int64) bool {
+	if c.EveryMS == 0 {
+		return true
+	}
+	every, lasts := c.EveryMS*int64(time.Millisecond), c.ForMS*int64(time.Millisecond)
+	return (c.wall+at)%every < lasts
+}
+
 // take claims one of the units that First leaves.
 func (c *cell) take() bool {
 	return c.First == 0 || c.taken.Add(1) <= c.First

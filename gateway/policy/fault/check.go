@@ -92,6 +92,8 @@ func (f *Fault) check() error {
 		return fmt.Errorf("key must be one of %s, got %q", strings.Join(keys(), ", "), f.Key)
 	case f.RampMS < 0 || f.RampMS > 86_400_000:
 		return fmt.Errorf("ramp_ms must be 0 to 86400000, got %d", f.RampMS)
+	case f.EveryMS < 0 || f.EveryMS > 86_400_000 || f.ForMS < 0 || (f.EveryMS > 0 || f.ForMS > 0) && (f.ForMS == 0 || f.ForMS >= f.EveryMS):
+		return fmt.Errorf("for_ms must be 1 to less than every_ms, and that at most 86400000, got %d of %d", f.ForMS, f.EveryMS)
 	case f.First < 0:
 		return fmt.Errorf("first must not be negative, got %d", f.First)
 	case f.Position != "" && f.Position != AtUpstream && f.Position != AtEdge:

@@ -68,6 +68,11 @@ type Fault struct {
 	PPM int64 `json:"ppm"`
 	// RampMS is how long after arming the share takes to grow from 0 to PPM.
 	RampMS int64 `json:"ramp_ms,omitempty"`
+	// EveryMS and ForMS make it come and go: it acts in the first ForMS of every EveryMS
+	// of the wall clock, so that all gateways have it at once, as a service that stalls
+	// does. Between, there is no fault, and nothing is counted. 0: always.
+	EveryMS int64 `json:"every_ms,omitempty"`
+	ForMS   int64 `json:"for_ms,omitempty"`
 	// First limits the fault to so many units that it would hit, on each gateway.
 	First    int64    `json:"first,omitempty"`
 	Target   Target   `json:"target"`

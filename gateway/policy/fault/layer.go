@@ -107,7 +107,7 @@ func (i *injector) serve(x *exchange.Exchange, cells []*cell) error {
 	at := i.table.since(clock())
 	var d due
 	for n, c := range cells {
-		if c.left(at) <= 0 || !c.aims(x, i.site) {
+		if c.left(at) <= 0 || !c.on(at) || !c.aims(x, i.site) {
 			continue
 		}
 		if !counted(cells[:n], c, x, i.site, at) {
@@ -127,7 +127,7 @@ func (i *injector) serve(x *exchange.Exchange, cells []*cell) error {
 // counted reports whether an earlier fault of the same run counted this try.
 func counted(before []*cell, c *cell, x *exchange.Exchange, s Site, at int64) bool {
 	for _, b := range before {
-		if b.counts == c.counts && b.left(at) > 0 && b.aims(x, s) {
+		if b.counts == c.counts && b.left(at) > 0 && b.on(at) && b.aims(x, s) {
 			return true
 		}
 	}

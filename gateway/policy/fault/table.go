@@ -110,6 +110,7 @@ type cell struct {
 	hash    string
 	until   atomic.Int64 // nanoseconds since the table's base
 	armed   int64        // since the base: when its ramp began
+	wall    int64        // the base by the wall clock, in nanoseconds
 	taken   atomic.Int64 // units it claimed of those that First allows
 	gone    chan struct{}
 	headers []exchange.Field
@@ -240,7 +241,7 @@ func find(cells []*cell, l Lease) *cell {
 }
 
 func (t *Table) newCell(l Lease, now time.Time) *cell {
-	c := &cell{Fault: l.Fault, hash: l.Hash, gone: make(chan struct{}), armed: t.since(now)}
+	c := &cell{Fault: l.Fault, hash: l.Hash, gone: make(chan struct{}), armed: t.since(now), wall: t.base.UnixNano()}
 	for name, value := range l.Fault.Headers {
 		c.headers = append(c.headers, exchange.Field{Name: name, Value: value})
 	}
