@@ -29,6 +29,7 @@ import (
 	"breakwater/slo/ingest"
 	"breakwater/slo/now"
 	"breakwater/slo/report"
+	"breakwater/slo/webhook"
 	"breakwater/web"
 )
 
@@ -38,6 +39,7 @@ type controlOptions struct {
 	hosts        []string
 	zone         string
 	tokenFile    string // takes the first admin token instead of standard error
+	pages        string // where people reach control, for links in messages
 }
 
 func newControl(io streams) *cobra.Command {
@@ -60,6 +62,7 @@ func newControl(io streams) *cobra.Command {
 	f.BoolVar(&opt.openLoopback, "open-loopback", false, "let whoever asks from this machine, on a loopback listener, in as operator; for the demo")
 	f.StringSliceVar(&opt.hosts, "host", nil, "a name under which pages may be asked for, beside localhost and plain addresses; may be repeated")
 	f.StringVar(&opt.tokenFile, "first-token-file", "", "file that takes the first admin token, readable by its owner alone; empty: it is printed once")
+	f.StringVar(&opt.pages, "pages", env("PAGES", ""), "base URL at which people reach these pages, for links in messages; empty: no links (BREAKWATER_PAGES)")
 	f.StringVar(&opt.zone, "zone", env("ZONE", "UTC"), "IANA time zone of the times on pages (BREAKWATER_ZONE)")
 	return cmd
 }
@@ -77,6 +80,8 @@ type control struct {
 	gate  *gate.Gate
 	// releases are the freezes, and the incidents people are told of.
 	releases   releases
+	hooks      webhook.Secret // of those that sign what they send; nil: there is none
+	pagesAt    string         // base URL of links in messages; "": none
 	github     *dialect.GitHub // nil: no App is configured
 	situations *now.Desk       // who is hit now, and why
 	engine     *injector.Engine
@@ -140,13 +145,19 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		return exit(exitUsage, fmt.Errorf("--open-loopback: must go with a loopback address, got %s", l.Addr()))
 	}
 	c.guard = auth.New(auth.Config{Tokens: c.store, Audit: c.store, Hosts: c.opt.hosts, OpenLoopback: c.opt.openLoopback, Log: c.log})
+	var err error
+	if c.pagesAt, err = pagesURL(c.opt.pages); err != nil {
+		return exit(exitUsage, fmt.Errorf("--pages: %w", err))
+	}
+	if c.hooks, err = hookSecret(); err != nil {
+		return exit(exitUsage, err)
+	}
 	c.releases = c.newReleases(func() []slo.Status { return c.slo.Statuses() })
 	c.slo = slo.NewEvaluator(c.store, slo.Config{Log: c.log,
 		PolicyFor: func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }})
 	c.metrics.MustRegister(report.NewMetrics(c.slo))
 	c.situations = c.newNowDesk()
 	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Book: c.releases.book, Log: c.log})
-	var err error
 	if c.github, err = c.newGitHub(); err != nil {
 		return exit(exitUsage, err)
 	}

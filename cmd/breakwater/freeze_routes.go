@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,9 @@ type releases struct {
 	book      *freeze.Book
 	protector *freeze.Protector
 	alerts    *alert.Engine
+	asker     *alert.Asker // of causes, at a Prometheus
+	firing    *firing      // alerts of others
+	hear      func(context.Context, time.Time) ([]alert.Foreign, error)
 }
 
 // newReleases makes both. The evaluator asks the book for policies, and alerts ask
@@ -65,6 +69,7 @@ func (c *control) freezeRoutes(r chi.Router) {
 	r.With(reads).Get("/silences", bell.Silences)
 	r.With(changes).Post("/silences", bell.Silence)
 	r.With(changes).Delete("/silences/{id}", bell.Unsilence)
+	c.alertRoutes(r, bell)
 }
 
 // documents puts the policies and routes among files in force. With a mistake
@@ -92,5 +97,7 @@ func (l releases) run(ctx context.Context) error {
 	g.Go(func() error { return l.book.Run(ctx) })
 	g.Go(func() error { return l.protector.Run(ctx) })
 	g.Go(func() error { return l.alerts.Run(ctx) })
+	g.Go(func() error { return l.asker.Run(ctx) })
+	g.Go(func() error { return l.firing.Run(ctx, l.hear) })
 	return g.Wait()
 }

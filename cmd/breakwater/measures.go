@@ -39,7 +39,7 @@ type barred struct {
 }
 
 func (c *control) barred() barred {
-	return barred{budgets{c.slo}, c.releases.protector, func(string) string { return "" }}
+	return barred{budgets{c.slo}, c.releases.protector, c.releases.firing.on}
 }
 
 // Budget implements injector.Budgets.

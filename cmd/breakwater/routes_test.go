@@ -109,6 +109,7 @@ func TestRoutesAreGuarded(t *testing.T) {
 		"GET /api/v1/gate/key":                                "viewer pipeline",
 		"GET /api/v1/freezes":                                 "viewer pipeline",
 		"GET /api/v1/measures":                                "viewer pipeline",
+		"POST /api/v1/webhooks/alertmanager":                  "operator pipeline",
 		"POST /api/v1/freezes/{service}":                      "operator",
 		"DELETE /api/v1/freezes/{service}":                    "operator",
 		"POST /api/v1/freezes/{service}/override":             "operator",

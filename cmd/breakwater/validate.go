@@ -12,6 +12,8 @@ import (
 	"breakwater/gateway/explain"
 	"breakwater/injector/scenario"
 	"breakwater/internal/conf"
+	"breakwater/slo/alert"
+	"breakwater/slo/freeze"
 	"breakwater/slo/openslo"
 )
 
@@ -22,7 +24,7 @@ func newValidate(io streams) *cobra.Command {
 		Use:   "validate FILE|DIRECTORY|-...",
 		Short: "check documents: every mistake at file:line:col, all at once",
 		Long: "Reads documents as gateway and control would: routes, upstreams, retry policies, SLOs,\n" +
-			"scenarios, game days; - is standard input. To hold no document is a mistake too.\n" +
+			"scenarios, game days, freeze policies, alert routes; - is standard input. To hold no document is a mistake too.\n" +
 			"Exit code 0: good, 1: mistakes, 3: warnings under --strict.",
 		Example: "  breakwater validate deploy/config\n  breakwater validate -o sarif gw.yaml > validate.sarif\n" +
 			"  breakwater validate - < gw.yaml",
@@ -75,6 +77,8 @@ func check(files []conf.File) explain.Report {
 	for _, f := range files {
 		openslo.Parse(f, &log)
 	}
+	freeze.Parse(files, &log)
+	alert.ParseRoutes(files, &log)
 	_, warnings, err := scenario.Parse(files...)
 	found := slices.Concat(log.All(), warnings)
 	if mistakes, ok := errors.AsType[conf.Mistakes](err); ok {

@@ -23,12 +23,6 @@ on conflict (source, fingerprint, started_at) do update set text = excluded.text
 	foreignFiringSQL = `
 select source, fingerprint, service, env, name, tier, text, url, started_at, ended_at from foreign_alert
 where ended_at is null and heard_at > @since order by service, started_at, fingerprint`
-	foreignBetweenSQL = `
-select source, fingerprint, service, env, name, tier, text, url, started_at, ended_at from foreign_alert
-where started_at <= @until and coalesce(ended_at, case when heard_at > @lapsed then 'infinity' else heard_at end) > @since order by started_at, fingerprint limit 5000`
-	incidentsBetweenSQL = `
-select service, env, class, severity, opened_at, closed_at from alert_incident
-where tier = 'L1' and opened_at <= @until and coalesce(closed_at, 'infinity') > @since order by opened_at, id limit 5000`
 )
 
 type foreignRow struct {
@@ -121,52 +115,6 @@ func foreignOf(rows pgx.Rows) ([]alert.Foreign, error) {
 	var out []alert.Foreign
 	for _, r := range found {
 		out = append(out, r.value())
-	}
-	return out, nil
-}
-
-// Fired is an alert, ours or another's, with its time.
-type Fired struct {
-	Name, Service, Level string
-	From, To             time.Time // To zero: it goes on
-}
-
-type incidentSpanRow struct {
-	Service, Env, Class, Severity string
-	OpenedAt                      time.Time  `db:"opened_at"`
-	ClosedAt                      *time.Time `db:"closed_at"`
-}
-
-// FiredAlerts lists what fired at some time within (since, until]: incidents of ours
-// by the name that Alertmanager knows them under, and alerts of others.
-func (s *Store) FiredAlerts(ctx context.Context, since, until time.Time) ([]Fired, error) {
-	var out []Fired
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, incidentsBetweenSQL, pgx.StrictNamedArgs{"since": since, "until": until})
-		if err != nil {
-			return err
-		}
-		own, err := pgx.CollectRows(rows, pgx.RowToStructByName[incidentSpanRow])
-		if err != nil {
-			return err
-		}
-		for _, r := range own {
-			out = append(out, Fired{alert.NameOf(alert.Class(r.Class)), r.Service, r.Severity, r.OpenedAt.UTC(), timeOf(r.ClosedAt)})
-		}
-		if rows, err = tx.Query(ctx, foreignBetweenSQL, pgx.StrictNamedArgs{"since": since, "until": until, "lapsed": until.Add(-alert.Lapse)}); err != nil {
-			return err
-		}
-		others, err := foreignOf(rows)
-		if err != nil {
-			return err
-		}
-		for _, f := range others {
-			out = append(out, Fired{f.Name, f.Service, string(f.Tier), f.From, f.To})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("alerts that fired: %w", err)
 	}
 	return out, nil
 }

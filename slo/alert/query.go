@@ -119,6 +119,15 @@ func sample(pair []any) (string, bool) {
 	return v, ok && v != "" && v != "NaN" && len(v) <= 40
 }
 
+// Queries are those of the routes in force.
+func (e *Engine) Queries() []Query {
+	var out []Query
+	for _, r := range e.Routes() {
+		out = append(out, r.Queries...)
+	}
+	return out
+}
+
 // Asker asks about queries and keeps what they say as facts.
 type Asker struct {
 	Queries func() []Query
