@@ -38,9 +38,9 @@ lint: ## vet, staticcheck, known vulnerabilities
 	go run $(STATICCHECK) ./...
 	@.ci/vuln
 
-bench-ledger: ## budgets over 43,200,000 minute rows, and the rates of ingest; some 30 minutes
+bench-ledger: build ## budgets over 43,200,000 minute rows, and the rates of ingest; some 30 minutes
 	@.ci/need postgresql
-	go test -run '^$$' -bench 'BudgetOfAMonth|BenchmarkIngest' -slo.routes 1000 -timeout 90m ./internal/store
+	go test -run '^$$' -bench 'BudgetOfAMonth|BenchmarkIngest' -timeout 90m ./internal/store -slo.routes 1000 -slo.control $(CURDIR)/bin/breakwater
 	go test -run '^$$' -bench ParseAndFold -cpu 1 ./slo/ingest
 
 # After three minutes a drill is over and a service is frozen: every page has something to show.

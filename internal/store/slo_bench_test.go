@@ -67,9 +67,9 @@ func fillMonth(b testing.TB, db *pgxpool.Pool, s *Store, routes int, until time.
 func BenchmarkBudgetOfAMonth(b *testing.B) {
 	db := pgtest.Pool(b)
 	s := New(db)
-	until := sloNoon.Add(37*time.Minute + 20*time.Second)
+	until := time.Now().UTC().Truncate(time.Second)
 	o := sloObjective(30 * day)
-	if _, err := s.ImportObjectives(b.Context(), "dir", []slo.Objective{o}, sloNoon); err != nil {
+	if _, err := s.ImportObjectives(b.Context(), "dir", []slo.Objective{o}, until.Add(-40*day)); err != nil {
 		b.Fatal(err)
 	}
 	start := time.Now()
@@ -127,6 +127,13 @@ func BenchmarkBudgetOfAMonth(b *testing.B) {
 		})
 	}
 	explain(b, db, until)
+	if *benchControl != "" {
+		b.Run("control", func(b *testing.B) {
+			for b.Loop() {
+				b.ReportMetric(float64(controlMemory(b, db.Config().ConnString()))/(1<<20), "MiB")
+			}
+		})
+	}
 }
 
 // explain logs the plan of the sum of a month.
