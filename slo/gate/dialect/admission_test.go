@@ -179,6 +179,10 @@ func TestAdmissionFailMode(t *testing.T) {
 		if got := admit(t, a, review()); got.Allowed || got.Audit["reason-code"] != "unknown_denied" || !strings.Contains(got.Status.Message, "--on-unknown of this webhook asks for deny") {
 			t.Errorf("%s: %+v", name, got)
 		}
+		// Whoever only says that it is a rollback is no better off.
+		if got := admit(t, a, review(`"uid":"u-1"=>"uid":"u-1","annotations":{"breakwater.dev/change-kind":"rollback"}`)); got.Allowed {
+			t.Errorf("%s, said to be a rollback: %+v", name, got)
+		}
 		a.History = past{templates: []string{podTemplate("order:v2")}}
 		if got := admit(t, a, review()); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "--on-unknown-rollback of this webhook asks for allow") {
 			t.Errorf("%s, a rollback: %+v", name, got)

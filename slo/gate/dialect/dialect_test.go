@@ -224,6 +224,15 @@ func TestUX_U4_UnknownIsNoAllowInAnyDialect(t *testing.T) {
 	if text := w.send("POST", "/api/v1/gate/flagger/confirm?on_unknown=allow", canary).Body.String(); !strings.Contains(text, "the caller asked for allow then, by on_unknown=allow") {
 		t.Errorf("it does not say so: %s", text)
 	}
+	// What is known is not settled by it, and neither is a hold.
+	frozen, held := newWorld(slo.Frozen), newWorld(slo.Unknown)
+	for _, w := range []*world{frozen, held} {
+		for dialect, allowed := range ask(w, "&on_unknown=allow") {
+			if allowed && dialect != "vap" || dialect == "vap" && into[struct{ Data map[string]string }](t, w.send("GET", "/api/v1/gate/kubernetes/freezes?env=prod&on_unknown=allow", "")).Data["order"] == "allow" {
+				t.Errorf("%s lets out what is %s", dialect, w.statuses[0].Level)
+			}
+		}
+	}
 	p := freeze.Default()
 	p.Name, p.OnUnknown = "loose", []freeze.Settle{{Envs: []string{"prod"}, Allow: true}}
 	w.known.Policies = []freeze.Policy{p}

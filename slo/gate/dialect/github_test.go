@@ -52,7 +52,7 @@ func TestGitHubReportsAreFewAndShort(t *testing.T) {
 		}
 		w.tick(t)
 	}
-	if len(w.hub.reports) != maxReports || w.hub.review != "" || len(w.shelf.done) != 0 {
+	if len(w.hub.reports) != maxReports || w.hub.refused != 0 || w.hub.review != "" || len(w.shelf.done) != 0 {
 		t.Fatalf("%d reports, reviewed %q, done %v", len(w.hub.reports), w.hub.review, w.shelf.done)
 	}
 	for _, text := range w.hub.reports {

@@ -112,6 +112,7 @@ type hub struct {
 	comment string
 	checks  []string // method and conclusion
 	tokens  int
+	refused int // reviews and reports that were one too many, or too long
 	list    string
 	again   []string
 }
@@ -153,6 +154,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		state, decided := body["state"]
 		switch {
 		case body["environment_name"] != "production" || len([]rune(comment)) > 1024 || h.review != "" || !decided && len(h.reports) >= 10:
+			h.refused++
 			say(422, `{"message":"Validation Failed"}`)
 		case decided:
 			h.review, h.comment = state.(string), comment
