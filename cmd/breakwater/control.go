@@ -80,8 +80,8 @@ type control struct {
 	gate  *gate.Gate
 	// releases are the freezes, and the incidents people are told of.
 	releases   releases
-	hooks      webhook.Secret // of those that sign what they send; nil: there is none
-	pagesAt    string         // base URL of links in messages; "": none
+	hooks      webhook.Secret  // of those that sign what they send; nil: there is none
+	pagesAt    string          // base URL of links in messages; "": none
 	github     *dialect.GitHub // nil: no App is configured
 	situations *now.Desk       // who is hit now, and why
 	engine     *injector.Engine
