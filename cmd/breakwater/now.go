@@ -30,7 +30,7 @@ func newNow(io streams) *cobra.Command {
 			if len(args) == 1 {
 				q.Set("service", args[0])
 			}
-			if cmd.Flags().Changed("env") {
+			if set.env != "" {
 				q.Set("env", set.env)
 			}
 			var reply json.RawMessage

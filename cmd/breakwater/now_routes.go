@@ -13,7 +13,7 @@ import (
 
 // newNowDesk makes what answers people on call.
 func (c *control) newNowDesk() *now.Desk {
-	return &now.Desk{Ledger: c.store, Source: c.slo, Measures: c.measuresFor, Log: c.log}
+	return &now.Desk{Ledger: c.store, Source: c.slo, Measures: c.measuresFor, Env: c.set.env, Log: c.log}
 }
 
 // measuresFor says what is in force for a service by policy or by hand, from memory.

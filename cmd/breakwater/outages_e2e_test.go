@@ -309,22 +309,26 @@ func tenOutages(t *testing.T, seed uint64) {
 
 // darkness takes the database away: what was known is still said, and until when.
 func (c *town) darkness(script []*truth) {
+	i := slices.IndexFunc(script, func(x *truth) bool { return !x.sure.IsZero() })
+	if i < 0 {
+		return // nothing was found, which is told already
+	}
+	name := script[i].service.name
 	ask := func(args ...string) ran {
-		return verb(c.t, "", append([]string{"now", script[0].service.name, "--env", "town", "--control", c.url["control"]}, args...)...)
+		return verb(c.t, "", append([]string{"now", name, "--env", "town", "--control", c.url["control"]}, args...)...)
 	}
 	if r := ask(); r.code != exitNo || !strings.Contains(r.out, "WHO IS HIT") || !strings.Contains(r.out, "BY WHAT MEASURE") || !strings.Contains(r.out, "WHAT PROTECTS") {
 		c.t.Errorf("the verb ended with %d\n%s%s", r.code, r.out, r.err)
 	}
-	if r := ask("-o", "md"); r.code != exitNo || !strings.HasPrefix(r.out, "# "+script[0].service.name) {
+	if r := ask("-o", "md"); r.code != exitNo || !strings.HasPrefix(r.out, "# "+name) {
 		c.t.Errorf("as Markdown: %d\n%s%s", r.code, r.out, r.err)
 	}
 	if err := c.pg.Stop(); err != nil {
 		c.t.Fatal(err)
 	}
-	known := script[0].situated
 	var a now.Answer
-	c.request("GET", "control", "/api/v1/now?service="+script[0].service.name+"&env=town", "", &a)
-	if s := a.Situation; s == nil || !s.Stale || s.State != known.State || s.DataUntil == nil || len(s.Causes) == 0 || s.Causes[0].Kind != known.Causes[0].Kind {
+	c.request("GET", "control", "/api/v1/now?service="+name+"&env=town", "", &a)
+	if s := a.Situation; s == nil || !s.Stale || s.State != now.Hit || s.DataUntil == nil || len(s.Causes) == 0 {
 		c.t.Errorf("without a database: %+v", s)
 	}
 	if r := ask(); r.code != exitNo || !strings.Contains(r.out, "The database is away, data reaches until") {

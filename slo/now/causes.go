@@ -146,7 +146,7 @@ const (
 func (w *weigher) storm() []Cause {
 	was := mulDiv(w.was.Attempts, 1000, w.was.Exchanges)
 	n := w.how["late"] + w.how["overloaded"]
-	if w.worst < stormMilli || w.worst < was+stormRise || n*2 < w.hits-w.masked {
+	if w.worst < stormMilli || w.worst < was+stormRise || n == 0 {
 		return nil
 	}
 	share := w.of(n)

@@ -49,6 +49,7 @@ type Desk struct {
 	Source Source
 	// Measures are protective actions in force for a service; nil: none are known.
 	Measures func(service, env string) []string
+	Env      string           // of a service that nothing is promised for, where none is asked for
 	Clock    func() time.Time // nil: the clock
 	Log      *slog.Logger
 
@@ -229,6 +230,7 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				env = all[i].Env
 			}
 		}
+		env = cmp.Or(env, d.Env)
 		s := d.Situation(r.Context(), service, env)
 		out.Situation = &s
 	case len(all) > 0:

@@ -69,7 +69,7 @@ func TestTheTrueCauseIsFirst(t *testing.T) {
 		kind    Kind
 		subject string
 	}{
-		{"one instance, and not its rack", failing(90, append(instances(0, 88, 1, 0, 1, 0), facet(ByKind, errorsKind, 90, 90, 0))...), AnInstance, "order-2"},
+		{"one instance, and not its rack", failing(90, append(instances(2, 87, 0, 0, 1, 0), facet(ByKind, errorsKind, 90, 90, 0))...), AnInstance, "order-2"},
 		{"a rack, and not its instances", failing(90, append(instances(44, 45, 1, 0, 0, 0), facet(ByKind, errorsKind, 90, 90, 0))...), ARack, "a"},
 		{"a rack of one instance is that instance", failing(90, facet(ByInstance, "order-1", 90, 100, 1000), facet(ByInstance, "order-2", 0, 100, 1000),
 			facet(ByRack, "a", 90, 100, 1000), facet(ByRack, "b", 0, 100, 1000), facet(ByKind, errorsKind, 90, 90, 0)), AnInstance, "order-1"},
@@ -80,7 +80,7 @@ func TestTheTrueCauseIsFirst(t *testing.T) {
 				{Service: "coupon", Hits: 2, Total: 200, WasHits: 90, WasTotal: 9000}}
 		}), ADependency, "stock"},
 		{"a callee that always failed so is none", with(failing(100, even(errorsKind, 100)...), func(e *Evidence) {
-			e.Dependencies = []Dependency{{Service: "stock", Hits: 20, Total: 200, WasHits: 900, WasTotal: 9000}}
+			e.Dependencies = []Dependency{{Service: "stock", Hits: 98, Total: 200, WasHits: 4400, WasTotal: 9000}}
 		}), AnUpstream, "order"},
 		{"a deploy half a minute before", with(failing(100, even(errorsKind, 100)...), func(e *Evidence) { e.Marks = []slo.Cause{mark(slo.ByDeploy, "order", "v8", 30*time.Second)} }), ADeploy, "v8"},
 		{"a canary on one instance is a deploy", with(failing(90, append(instances(0, 90, 0, 0, 0, 0), facet(ByKind, errorsKind, 90, 90, 0))...), func(e *Evidence) {
