@@ -60,7 +60,7 @@ func TestUsageErrors(t *testing.T) {
 		{"token bogus", "must be create, ls or revoke"},
 		{"slo bogus", "must be backtest, correct, export, import, ls, recompute, report, rules, show or why"},
 		{"audit bogus", "must be ls or verify"},
-		{"gameday", "must be ls"},
+		{"gameday", "must be abort, approve, ls, next, note, report or run"},
 		{"completion bogus", `unknown verb "bogus"`},
 		{"gate order --on-unknown foo", `--on-unknown: must be allow or deny, got "foo"`},
 		{"gate order --control :::", "--control"},
