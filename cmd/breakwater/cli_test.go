@@ -53,7 +53,7 @@ func (r ran) want(t *testing.T, code int, onErr ...string) {
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"bogus", `unknown command "bogus"`},
-		{"experiment", "experiment: must be abort, ls, preview, run or show, got nothing"},
+		{"experiment", "experiment: must be abort, approve, boundary, export, import, ls, preview, run, search, show or watch, got nothing"},
 		{"experiment bogus", `experiment: unknown verb "bogus"`},
 		{"experiment shwo --token x", "did you mean show?"},
 		{"experiment ls --bogus", "unknown flag"},

@@ -22,7 +22,10 @@ const maxReply = 16 << 20
 // Where control does not do it, refusedCode says with which code the verb ends.
 func (s *settings) call(ctx context.Context, method, path string, body, out any) error {
 	var payload io.Reader
-	if body != nil {
+	kind := "application/json"
+	if text, ok := body.(document); ok {
+		payload, kind = bytes.NewReader(text), "application/yaml"
+	} else if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
 			return exit(exitInternal, fmt.Errorf("write the request: %w", err))
@@ -37,7 +40,7 @@ func (s *settings) call(ctx context.Context, method, path string, body, out any)
 		return exit(exitUsage, fmt.Errorf("--control: %w", err))
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	if s.token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.token)

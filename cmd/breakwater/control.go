@@ -172,7 +172,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		},
 		Actor:     func(ctx context.Context) string { return auth.From(ctx).Name },
 		Covers:    func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
-		Preflight: c.preflight, Route: c.route, Core: c.core,
+		Preflight: c.preflight, Route: c.route, Core: c.core, Alerts: c.alerts, Owns: c.owns, Worse: c.worse,
 	})
 	c.days = c.newDays()
 	pages, err := web.New(web.Config{

@@ -25,8 +25,9 @@ type drill struct {
 }
 
 func newExperiment(io streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "experiment", Short: "list, preview, start, show and abort experiments"}
-	cmd.AddCommand(experimentLs(io), experimentPreview(io), experimentRun(io), experimentShow(io), experimentAbort(io))
+	cmd := &cobra.Command{Use: "experiment", Short: "list, preview, start, watch, show, approve and abort experiments; search boundaries; import and export"}
+	cmd.AddCommand(experimentLs(io), experimentPreview(io), experimentRun(io), experimentWatch(io), experimentShow(io), experimentApprove(io),
+		experimentAbort(io), experimentSearch(io), experimentBoundary(io), experimentImport(io), experimentExport(io))
 	return cmd
 }
 
@@ -65,27 +66,6 @@ func experimentLs(io streams) *cobra.Command {
 	return cmd
 }
 
-func experimentRun(io streams) *cobra.Command {
-	var set settings
-	cmd := &cobra.Command{
-		Use: "run SCENARIO", Short: "start a run of a scenario now",
-		Example: "  breakwater experiment run demo-coupon-slow --token \"$TOKEN\"", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var r drill
-			body := struct {
-				Scenario string `json:"scenario"`
-			}{args[0]}
-			if err := set.call(cmd.Context(), http.MethodPost, "/api/v1/experiments", body, &r); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(io.out, "%s %s\n", r.ID, r.State)
-			return fail(err)
-		},
-	}
-	set.clientFlags(cmd.Flags())
-	return cmd
-}
-
 func experimentShow(io streams) *cobra.Command {
 	var set settings
 	cmd := &cobra.Command{
@@ -105,36 +85,6 @@ func experimentShow(io streams) *cobra.Command {
 				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
 			}
 			return codeOnly(verdictCode(r))
-		},
-	}
-	set.clientFlags(cmd.Flags())
-	return cmd
-}
-
-func verdictCode(r drill) int {
-	switch {
-	case r.State == "engine_error":
-		return exitInternal
-	case r.Verdict == "failed":
-		return exitNo
-	case r.Verdict == "inconclusive":
-		return exitHold
-	}
-	return exitOK
-}
-
-func experimentAbort(io streams) *cobra.Command {
-	var set settings
-	cmd := &cobra.Command{
-		Use: "abort RUN", Short: "stop a run and take its faults back",
-		Example: "  breakwater experiment abort r-0a1b2c", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var r drill
-			if err := set.call(cmd.Context(), http.MethodPost, "/api/v1/experiments/"+url.PathEscape(args[0])+"/abort", struct{}{}, &r); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(io.out, "%s %s\n", r.ID, r.State)
-			return fail(err)
 		},
 	}
 	set.clientFlags(cmd.Flags())

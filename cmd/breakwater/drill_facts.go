@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"breakwater/gateway/config"
@@ -36,6 +37,13 @@ func (c *control) preflight(_ context.Context, sc scenario.Scenario) scenario.Fa
 	}
 	if cfg, ok := c.documents(); ok {
 		factsOf(cfg, sc.Target, &facts)
+		facts.Readied = true
+		if who := c.ownerOf(sc.Target.Service); who != unowned {
+			facts.Owner = who
+		}
+	}
+	for _, r := range c.releases.alerts.Routes() {
+		facts.Alerted = facts.Alerted || len(r.Receivers) > 0 && (len(r.Services) == 0 || slices.Contains(r.Services, sc.Target.Service))
 	}
 	return facts
 }

@@ -14,4 +14,8 @@ func (c *control) drillRoutes(r chi.Router) {
 	r.With(reads).Post("/experiments/preview", api.Preview) // starts nothing
 	r.With(reads).Get("/experiments/{id}/evidence/{assertion}", api.Evidence)
 	r.With(changes).Delete("/experiments/{id}", api.Delete)
+	r.With(reads).Get("/searches", api.Searches)
+	r.With(changes).Post("/searches", api.Seek)
+	r.With(reads).Get("/searches/{id}", api.Search)
+	r.With(reads).Post("/searches/{id}/abort", api.Abandon) // stopping needs no more than a login
 }

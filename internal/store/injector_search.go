@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"breakwater/injector"
+	"breakwater/injector/finding"
 )
 
 // searchBody is a search as its row keeps it: with what pages do not show.
@@ -213,4 +214,23 @@ func approvals(ctx context.Context, q querier, runs []string) (map[string][]inje
 		return nil, fmt.Errorf("read approvals: %w", err)
 	}
 	return out, nil
+}
+
+// FileBoundary keeps what draw makes of a boundary that has moved.
+func (s *Store) FileBoundary(ctx context.Context, service, scenario string, draw func([]finding.Finding) []finding.Change) ([]finding.Change, error) {
+	var out []finding.Change
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		known, err := findings(tx.Query(ctx, findingsOfSQL, pgx.StrictNamedArgs{"service": service, "scenario": scenario}))
+		if err != nil {
+			return err
+		}
+		out = draw(known)
+		for _, c := range out {
+			if err := saveFinding(ctx, tx, c); err != nil {
+				return err
+			}
+		}
+		return hint(ctx, tx)
+	})
+	return out, err
 }
