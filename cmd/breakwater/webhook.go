@@ -71,15 +71,15 @@ func runWebhook(ctx context.Context, io streams, set settings, opt webhookOption
 	if err := cert.load(); err != nil {
 		return exit(exitUsage, err)
 	}
+	opt.memory.dir = filepath.Join(set.stateDir, "webhook")
+	if own := podNamespace(); own != "" {
+		opt.exempt = append(opt.exempt, own)
+	}
+	admission := opt.admission(io, &set, log)
 	cluster, in, err := dialect.InCluster()
 	if err != nil {
 		return err
 	}
-	if own := podNamespace(); own != "" {
-		opt.exempt = append(opt.exempt, own)
-	}
-	opt.memory.dir = filepath.Join(set.stateDir, "webhook")
-	admission := &dialect.Admission{Ask: opt.ask(io, &set), Env: set.env, Exempt: opt.exempt, OnUnknown: opt.onUnknown, OnUnknownRollback: opt.unknownRollback, Log: log}
 	if in {
 		admission.History = cluster
 	}
@@ -90,6 +90,10 @@ func runWebhook(ctx context.Context, io streams, set settings, opt webhookOption
 	log.Info("webhook starts", "webhook", l.Addr().String(), "control", set.baseURL(), "env", set.env, "exempt", opt.exempt, "sees_history", in,
 		"on_unknown", opt.onUnknown, "on_unknown_rollback", opt.unknownRollback)
 	return serveWebhook(ctx, l, admission, cert, log)
+}
+
+func (o *webhookOptions) admission(io streams, set *settings, log *slog.Logger) *dialect.Admission {
+	return &dialect.Admission{Ask: o.ask(io, set), Env: set.env, Exempt: o.exempt, OnUnknown: o.onUnknown, OnUnknownRollback: o.unknownRollback, Log: log}
 }
 
 // ask asks control, and goes by its last signed answer while it is away. A dry run
