@@ -221,7 +221,16 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		auth.Problem(w, http.StatusForbidden, "out_of_scope", "the token does not cover this service")
 		return
 	}
-	all := slices.DeleteFunc(d.briefs(), func(b Brief) bool { return !who.Covers(b.Service) || env != "" && b.Env != env })
+	out := d.Answer(r.Context(), service, env, who.Covers)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(out) // the client may have gone
+}
+
+// Answer is the situation of a service, or the worst one where service is "", and how
+// all others do that covers allows. The API and the page both say this.
+func (d *Desk) Answer(ctx context.Context, service, env string, covers func(service string) bool) Answer {
+	all := slices.DeleteFunc(d.briefs(), func(b Brief) bool { return !covers(b.Service) || env != "" && b.Env != env })
 	out := Answer{At: d.now(), Services: all, Others: []Situation{}}
 	switch {
 	case service != "":
@@ -231,21 +240,19 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		env = cmp.Or(env, d.Env)
-		s := d.Situation(r.Context(), service, env)
+		s := d.Situation(ctx, service, env)
 		out.Situation = &s
 	case len(all) > 0:
-		s := d.Situation(r.Context(), all[0].Service, all[0].Env)
+		s := d.Situation(ctx, all[0].Service, all[0].Env)
 		out.Situation = &s
 		for _, b := range all[1:] {
 			if b.State == Hit && len(out.Others) < mostOthers && !s.Stale {
-				out.Others = append(out.Others, d.Situation(r.Context(), b.Service, b.Env))
+				out.Others = append(out.Others, d.Situation(ctx, b.Service, b.Env))
 			}
 		}
 		out.order()
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(out) // the client may have gone
+	return out
 }
 
 // order puts first whom others wait for: a service that is the likely cause of
