@@ -19,6 +19,7 @@ import (
 type releases struct {
 	book      *freeze.Book
 	protector *freeze.Protector
+	assigner  *freeze.Assigner
 	alerts    *alert.Engine
 	asker     *alert.Asker // of causes, at a Prometheus
 	firing    *firing      // alerts of others
@@ -96,6 +97,7 @@ func (l releases) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.book.Run(ctx) })
 	g.Go(func() error { return l.protector.Run(ctx) })
+	g.Go(func() error { return l.assigner.Run(ctx) })
 	g.Go(func() error { return l.alerts.Run(ctx) })
 	g.Go(func() error { return l.asker.Run(ctx) })
 	g.Go(func() error { return l.firing.Run(ctx, l.hear) })

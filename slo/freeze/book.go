@@ -27,6 +27,7 @@ type Book struct {
 	policies  []Policy
 	known     Known
 	key       *Key
+	blames    []Blame
 	callersAt time.Time
 	away      bool
 }
@@ -51,7 +52,7 @@ func (b *Book) Known() Known {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	k := b.known
-	k.Policies = b.policies
+	k.Policies, k.Blames = b.policies, b.blames
 	return k
 }
 

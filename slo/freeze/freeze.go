@@ -23,6 +23,9 @@ type Policy struct {
 	// Observed whoever was seen to call it.
 	Dependants []string   `json:"dependants,omitempty"`
 	Observed   bool       `json:"observed_dependants,omitempty"`
+	// Closure freezes the dependants of dependants too.
+	Closure bool   `json:"closure,omitempty"`
+	Owning  Owning `json:"owner,omitzero"`
 	Levels     slo.Policy `json:"levels"`
 	// Passes are the kinds of change that pass a freeze.
 	Passes []Pass `json:"passes"`
@@ -163,6 +166,8 @@ type Known struct {
 	Overrides []Override // the latest of each service
 	// Causes are deploys and incidents, of some weeks.
 	Causes []slo.Cause
+	// Blames are frozen services whose failures are mostly another's.
+	Blames []Blame
 	// Callers are who was seen to call a service, of late.
 	Callers map[string][]string
 }
@@ -194,15 +199,44 @@ func (k Known) Hurts(service, ref string, now time.Time) bool {
 	})
 }
 
-// Owners are the services whose freeze freezes dependant too, in order.
+// Owners are the services whose freeze freezes dependant too, in order: those it
+// depends on itself, and where a policy asks for the closure, those that these depend on.
 func (k Known) Owners(dependant string, frozen []slo.Status) []slo.Status {
 	var out []slo.Status
 	for _, s := range frozen {
-		service := s.Objective.Service
-		if service != dependant && For(k.Policies, service, s.Env).Freezes(dependant, k.Callers[service]) {
+		if service := s.Objective.Service; service != dependant && k.reaches(service, s.Env, dependant) {
 			out = append(out, s)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b slo.Status) int { return cmp.Compare(a.Objective.Service, b.Objective.Service) })
 	return out
+}
+
+// reaches reports whether the freeze of service in env freezes dependant.
+func (k Known) reaches(service, env, dependant string) bool {
+	p := For(k.Policies, service, env)
+	if !p.Closure {
+		return p.Freezes(dependant, k.Callers[service])
+	}
+	// Each step by the policy of the service that is frozen: whoever it is about has
+	// asked for all of it. Who calls in circles is looked at once.
+	seen, next := map[string]bool{service: true}, []string{service}
+	for len(next) > 0 {
+		at := next[0]
+		next = next[1:]
+		callers := k.Callers[at]
+		if p.Freezes(dependant, callers) {
+			return true
+		}
+		if !p.Observed {
+			continue
+		}
+		for _, c := range callers {
+			if !seen[c] {
+				seen[c] = true
+				next = append(next, c)
+			}
+		}
+	}
+	return false
 }

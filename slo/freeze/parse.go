@@ -54,8 +54,10 @@ func Decode(d conf.Document) Policy {
 	if n := m.Get("dependants"); n.IsList() {
 		p.Dependants = names(n)
 	} else if n.Present() {
-		p.Observed = n.Enum("", "observed") != ""
+		how := n.Enum("", "observed", "closure")
+		p.Observed, p.Closure = how != "", how == "closure"
 	}
+	p.Owning = owning(m.Get("owner"))
 	levels(m.Get("levels"), &p.Levels)
 	thaw := m.Get("thaw").Map()
 	p.Levels.ThawPPM = thaw.Get("left").PPM(p.Levels.ThawPPM)

@@ -50,7 +50,15 @@ func (j *judgement) answer(s slo.Status, known bool) Decision {
 	}
 	d.figures(s)
 	why := fmt.Sprintf("%s: %s", s.Objective.ID, s.Reason)
+	if b, ok := j.f.BlameOf(j.r.Service, s.Env); ok && s.Level == slo.Frozen {
+		d.ThawAt = thawOf(s)
+		return d.say(Allow, "owner_frozen", why, b.Text())
+	}
 	if s.Level != slo.Frozen {
+		if b, ok := j.f.BlamedFor(j.r.Service, s.Env); ok {
+			d.State = slo.Frozen
+			return j.frozen(d, "owns_failures", b.Text(), b.Since)
+		}
 		if owner, ok := j.owner(); ok {
 			d.State, d.ThawAt = slo.Frozen, thawOf(owner)
 			return j.frozen(d, "dependency_frozen", fmt.Sprintf("%s is frozen, and with it whoever depends on it. %s: %s",
