@@ -59,7 +59,7 @@ func newGateway(io streams) *cobra.Command {
 	f.StringVar(&set.control, "control", env("CONTROL", ""), "base URL of control; empty: none (BREAKWATER_CONTROL)")
 	f.StringVar(&set.token, "token", env("TOKEN", ""), "gateway token; empty: the one control left in the state directory (BREAKWATER_TOKEN)")
 	host, _ := os.Hostname() // an unnamed machine gets an unnamed gateway
-	f.StringVar(&set.toxiproxy, "toxiproxy", env("TOXIPROXY", ""), "address of an API like Toxiproxy's, such as 127.0.0.1:8474; empty: none (BREAKWATER_TOXIPROXY)")
+	set.toxiproxyFlags(f)
 	f.StringVar(&name, "name", env("NAME", host), "name of this gateway in every record; one for each (BREAKWATER_NAME)")
 	return cmd
 }
@@ -192,7 +192,7 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 	if toxics != nil {
 		log.Info("toxiproxy API", "address", toxics.Addr().String())
 		serving.Go(func() error {
-			return toxic.New(toxic.Config{Switch: faults, Alarm: alarm, Log: log}).Serve(sctx, toxics)
+			return toxic.New(toxic.Config{Switch: faults, Alarm: alarm, Lease: set.toxicLease, Log: log}).Serve(sctx, toxics)
 		})
 	}
 	serving.Go(func() error {

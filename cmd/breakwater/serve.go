@@ -44,6 +44,7 @@ func newServe(io streams) *cobra.Command {
 	f := cmd.Flags()
 	set.configFlag(f)
 	set.gatewayFlags(f)
+	set.toxiproxyFlags(f)
 	set.controlListenFlag(f)
 	set.stateFlags(f)
 	set.dbFlag(f)
@@ -100,7 +101,11 @@ func openHouse(ctx context.Context, set settings, opt houseOptions) (_ *house, e
 	if h.lock, err = lockState(dir, "serve"); err != nil {
 		return nil, err
 	}
-	for name, addr := range map[string]string{"data": set.listen, "admin": set.admin, "control": set.control} {
+	wanted := map[string]string{"data": set.listen, "admin": set.admin, "control": set.control}
+	if set.toxiproxy != "" {
+		wanted["toxiproxy"] = set.toxiproxy
+	}
+	for name, addr := range wanted {
 		l, err := net.Listen("tcp", addr)
 		if err != nil && opt.free {
 			l, err = net.Listen("tcp", "127.0.0.1:0")
@@ -145,6 +150,10 @@ func openHouse(ctx context.Context, set settings, opt houseOptions) (_ *house, e
 		listeners: map[string]net.Listener{"data": h.listeners["data"], "admin": h.listeners["admin"]},
 		output:    gatewayOut, grace: 40 * time.Second, log: opt.log,
 	}
+	if l := h.listeners["toxiproxy"]; l != nil {
+		h.gateway.args = append(h.gateway.args, "--toxiproxy", h.addr("toxiproxy"), "--toxiproxy-lease", set.toxicLease.String())
+		h.gateway.listeners["toxiproxy"] = l
+	}
 	return h, nil
 }
 
@@ -165,8 +174,11 @@ func (h *house) url(name string) string {
 }
 
 func (h *house) addresses() string {
-	return fmt.Sprintf("pages and API  %s\ndata plane     %s\ngateway admin  %s\nstate          %s\n",
-		h.url("control"), h.url("data"), h.url("admin"), h.set.stateDir)
+	text := fmt.Sprintf("pages and API  %s\ndata plane     %s\ngateway admin  %s\n", h.url("control"), h.url("data"), h.url("admin"))
+	if h.listeners["toxiproxy"] != nil {
+		text += fmt.Sprintf("toxiproxy API  %s\n", h.url("toxiproxy"))
+	}
+	return text + fmt.Sprintf("state          %s\n", h.set.stateDir)
 }
 
 // Run keeps both roles alive until ctx ends, then stops them in order: the

@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
+
+	"breakwater/gateway/toxic"
 )
 
 // settings are the flags that several verbs share. Each can be given as a
@@ -24,7 +27,8 @@ type settings struct {
 	db       string
 	token    string
 
-	toxiproxy string // address of the API like Toxiproxy's; empty: none
+	toxiproxy  string        // address of the API like Toxiproxy's; empty: none
+	toxicLease time.Duration // how long toxics live without a word of a client
 }
 
 func env(name, otherwise string) string {
@@ -41,6 +45,11 @@ func (s *settings) configFlag(f *pflag.FlagSet) {
 func (s *settings) gatewayFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.listen, "listen", env("LISTEN", ":8080"), "address of the data plane (BREAKWATER_LISTEN)")
 	f.StringVar(&s.admin, "admin", env("ADMIN", "127.0.0.1:15000"), "address of the gateway's admin port (BREAKWATER_ADMIN)")
+}
+
+func (s *settings) toxiproxyFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.toxiproxy, "toxiproxy", env("TOXIPROXY", ""), "address of an API like Toxiproxy's, such as 127.0.0.1:8474; empty: none (BREAKWATER_TOXIPROXY)")
+	f.DurationVar(&s.toxicLease, "toxiproxy-lease", toxic.DefaultLease, "how long its toxics live after the last request to it")
 }
 
 func (s *settings) stateFlags(f *pflag.FlagSet) {

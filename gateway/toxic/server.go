@@ -33,10 +33,16 @@ type Alarm interface {
 type Config struct {
 	Switch Switch
 	Alarm  Alarm // compulsory, as is Switch
+	// Lease is how long toxics live without a word of a client: any request to the API
+	// renews all of them, and whoever made them may be gone. 0: DefaultLease.
+	Lease time.Duration
 	// Dial opens connections to upstreams; nil: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	Log  *slog.Logger // nil: slog.Default
 }
+
+// DefaultLease is long for a test between two calls, and short for a leftover.
+const DefaultLease = 10 * time.Minute
 
 // Server keeps proxies by name. It is safe for concurrent use.
 type Server struct {
@@ -44,6 +50,7 @@ type Server struct {
 
 	mu      sync.Mutex // of changes, one at a time
 	proxies map[string]*proxy
+	heard   time.Time // the last request of a client
 }
 
 // New returns a Server without proxies.
@@ -53,6 +60,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
+	}
+	if cfg.Lease <= 0 {
+		cfg.Lease = DefaultLease
 	}
 	return &Server{cfg: cfg, proxies: map[string]*proxy{}}
 }
@@ -104,7 +114,22 @@ func (s *Server) guard(ctx context.Context) {
 			s.cfg.Log.Warn("toxics removed", "reason", "halted")
 		case now := <-ticker.C:
 			s.clear(now.Add(-s.cfg.Switch.Caps().MaxDuration))
+			s.lapse(now)
 		}
+	}
+}
+
+// lapse takes all toxics away when no client has spoken for a lease.
+func (s *Server) lapse(now time.Time) {
+	s.mu.Lock()
+	over := !s.heard.IsZero() && now.Sub(s.heard) >= s.cfg.Lease
+	if over {
+		s.heard = time.Time{}
+	}
+	s.mu.Unlock()
+	if over {
+		s.clear(time.Time{})
+		s.cfg.Log.Warn("toxics removed", "reason", "no client has spoken", "lease_ms", s.cfg.Lease.Milliseconds())
 	}
 }
 
@@ -133,6 +158,7 @@ func (s *Server) Handler() http.Handler {
 			r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			s.heard = time.Now()
 			status, v, err := f(r)
 			if err != nil {
 				m, ok := errors.AsType[*mistake](err)
