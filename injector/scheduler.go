@@ -163,6 +163,7 @@ func dayOf(s Schedule) (scenario.GameDay, error) {
 	var log conf.Log
 	for _, d := range conf.Split(conf.File{Name: "gameday", Data: []byte(s.Text)}, &log) {
 		if g := scenario.DecodeGameDay(d, &log); log.Err() == nil && g.Schedule != nil {
+			g.Text = s.Text
 			return g, nil
 		}
 	}
