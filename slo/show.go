@@ -2,6 +2,7 @@ package slo
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -114,7 +115,7 @@ func RateMilli(milli int64) string {
 // Span writes a duration in its two largest units: "3 h 12 min", "45 s".
 func Span(d time.Duration) string {
 	if d < 0 {
-		return minus + Span(-d)
+		return minus + Span(-max(d, -math.MaxInt64)) // the least one has no opposite
 	}
 	units := []struct {
 		size time.Duration
