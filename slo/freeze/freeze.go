@@ -21,12 +21,12 @@ type Policy struct {
 	Envs     []string `json:"environments,omitempty"`
 	// Dependants freeze with a service of this policy: those named, and with
 	// Observed whoever was seen to call it.
-	Dependants []string   `json:"dependants,omitempty"`
-	Observed   bool       `json:"observed_dependants,omitempty"`
+	Dependants []string `json:"dependants,omitempty"`
+	Observed   bool     `json:"observed_dependants,omitempty"`
 	// Closure freezes the dependants of dependants too.
-	Closure bool   `json:"closure,omitempty"`
-	Owning  Owning `json:"owner,omitzero"`
-	Levels     slo.Policy `json:"levels"`
+	Closure bool       `json:"closure,omitempty"`
+	Owning  Owning     `json:"owner,omitzero"`
+	Levels  slo.Policy `json:"levels"`
 	// Passes are the kinds of change that pass a freeze.
 	Passes []Pass `json:"passes"`
 	// Acts protect those who use a service while its budget is low or gone.
