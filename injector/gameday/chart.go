@@ -13,22 +13,29 @@ const (
 	chartWide, chartHigh = 640, 150
 	plotLeft, plotRight  = 44, 630
 	plotTop, plotZero    = 22, 122
-	columns              = 60
+	// Gateways count for five seconds at a time: finer steps would show holes.
+	finest, most = 5 * time.Second, 60
 )
+
+// steps is how many columns c is drawn in.
+func (c Course) steps() int64 {
+	return min(max(int64(c.Until.Sub(c.From)/finest), 1), most)
+}
 
 // column is what one step of a course counted.
 type column struct{ bad, all, injected, attempts int64 }
 
 // columns folds the points of c into equal steps.
 func (c Course) columns() []column {
-	out := make([]column, columns)
+	n := c.steps()
+	out := make([]column, n)
 	span := int64(c.Until.Sub(c.From))
 	if span <= 0 {
 		return out
 	}
 	for _, p := range c.Points {
 		// A point counts what came before its instant.
-		i := min(max(int64(p.At.Sub(c.From)-time.Second)*columns/span, 0), columns-1)
+		i := min(max(int64(p.At.Sub(c.From)-time.Second)*n/span, 0), n-1)
 		out[i].bad += p.Bad
 		out[i].all += p.Good + p.Bad
 		out[i].injected += p.Injected
@@ -64,7 +71,7 @@ func percent(ppm int64) string {
 // SVG draws the failed share of c over time, with the injection shaded: integers
 // alone, so that one story is the same bytes everywhere.
 func (c Course) SVG() string {
-	all := c.columns()
+	all, steps := c.columns(), c.steps()
 	top := scale(worst(all))
 	var out strings.Builder
 	title := fmt.Sprintf("Failed share of %s during %s, at most %s", c.Service, c.Run, percent(worst(all)))
@@ -92,8 +99,8 @@ func (c Course) SVG() string {
 		if col.all == 0 {
 			continue
 		}
-		left := plotLeft + int64(i)*(plotRight-plotLeft)/columns
-		right := plotLeft + int64(i+1)*(plotRight-plotLeft)/columns
+		left := plotLeft + int64(i)*(plotRight-plotLeft)/steps
+		right := plotLeft + int64(i+1)*(plotRight-plotLeft)/steps
 		high := min(col.bad*1_000_000/col.all, top) * (plotZero - plotTop) / top
 		if col.bad > 0 {
 			high = max(high, 1)
