@@ -98,8 +98,10 @@ func (h *house) Decide(_ context.Context, service string) (gate.Decision, error)
 
 func (h *house) server(t testing.TB) *Server {
 	t.Helper()
-	s, err := New(Config{Ledger: h, Drills: h, Gate: h, Env: "production", Now: func() time.Time { return h.now }, MayLift: func(*http.Request) bool { return h.mayLift },
-		Heartbeat: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	cfg := Config{Ledger: h, Drills: h, Gate: h, Env: "production", Now: func() time.Time { return h.now }, MayLift: func(*http.Request) bool { return h.mayLift },
+		Heartbeat: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	h.pages(&cfg)
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,9 +212,11 @@ func shop(now time.Time) *house {
 			Receipts: []injector.Receipt{{Gateway: "gw-1", Fault: "r-1287/latency", ArmedAt: now.Add(-7*time.Minute - 11*time.Second)}, {Gateway: "gw-2", Fault: "r-1287/latency", ArmedAt: now.Add(-7*time.Minute - 10*time.Second)}},
 			Assertions: []injector.Assertion{
 				{ID: "s1", Phase: "steady", Text: "order.success", Expected: "at least 99.5\u202f% over 5\u202fmin", Seen: "99.994\u202f%", N: 13_800, Result: injector.Pass},
+				{ID: "b1", Phase: "during", Text: "breaker of points opened", Expected: "opened within 20\u202fs", Seen: "after 14\u202fs at gw-1", N: 1, Result: injector.Pass,
+					Rows: []injector.Row{{At: now.Add(-7*time.Minute + 2*time.Second), Text: "breaker of points at gw-1: closed to open: error_rate"}}},
 				{ID: "d1", Phase: "during", Text: "order.error_rate", Expected: "at most 3\u202f% after 30\u202fs", Seen: "0.02\u202f%", N: 18_492, Result: injector.Pass},
 				{ID: "a1", Phase: "after", Text: "order.p95", Expected: "at most 300\u202fms within 5\u202fmin", Result: injector.Pending},
-			}},
+			}, Cohorts: []injector.Part{{Phase: "during", Cohort: "exposed", Good: 12, Bad: 108}, {Phase: "during", Cohort: "control", Good: 84, Bad: 0, Degraded: 3}, {Phase: "during", Cohort: "unmatched", Good: 19_668}}},
 		past(now, "r-1270", "Catalogue truncates half of its JSON", "catalog", -5*24*60, injector.Passed, "All 6 expectations were met."),
 		past(now, "r-1263", "Points answers after 5 s", "points", -7*24*60, injector.Failed, "order.error_rate was 4.1 % for 40 s, at most 3 % was expected."),
 		past(now, "r-1251", "Low traffic at night, 2 req/s, all errors", "payment", -11*24*60, injector.Inconclusive, "Too few requests were hit (12) to judge."),

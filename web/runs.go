@@ -3,12 +3,14 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"breakwater/injector"
+	"breakwater/injector/scenario"
 	"breakwater/slo"
 )
 
@@ -106,6 +108,13 @@ type Count struct {
 type Check struct {
 	Phase, ID, Text, Expected, Seen, N string
 	Mark                               Chip
+	Evidence                           string // address of what it rests on; "" while it waits
+	Rows                               []LogLine
+}
+
+// Cohort is what was counted of one part of the target's traffic in one phase.
+type Cohort struct {
+	Phase, Name, Good, Bad, Degraded string
 }
 
 // Proof is one gateway's word on a fault.
@@ -133,6 +142,7 @@ type runView struct {
 	Facts                       []Fact
 	Checks                      []Check
 	Passed                      string
+	Cohorts                     []Cohort
 	Receipts                    []Proof
 	ReceiptNote                 string
 	Log                         []LogLine
@@ -171,7 +181,8 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	o.Phases = v.phases(run)
 	o.Hit = hits(run)
 	o.Facts = v.runFacts(run)
-	o.Checks, o.Passed = checks(run)
+	o.Checks, o.Passed = v.checks(run)
+	o.Cohorts = cohorts(run)
 	o.Receipts, o.ReceiptNote = v.proofs(run)
 	events, err := s.cfg.Drills.Events(r.Context(), id)
 	o.LogTrouble = s.read(r.Context(), "The log", err)
@@ -224,11 +235,17 @@ func (v view) phases(r injector.Run) []Phase {
 	}
 }
 
-func checks(r injector.Run) (out []Check, passed string) {
+func (v view) checks(r injector.Run) (out []Check, passed string) {
 	n := map[injector.Result]int{}
 	for _, a := range r.Assertions {
 		n[a.Result]++
 		c := Check{Phase: a.Phase, ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result)}
+		if a.Result != injector.Pending {
+			c.Evidence = "/api/v1/experiments/" + url.PathEscape(r.ID) + "/evidence/" + url.PathEscape(a.ID)
+		}
+		for _, x := range a.Rows {
+			c.Rows = append(c.Rows, LogLine{Time: v.clock(x.At), Text: x.Text})
+		}
 		if c.Seen == "" {
 			c.Seen = "–"
 		}
@@ -245,6 +262,19 @@ func checks(r injector.Run) (out []Check, passed string) {
 		passed += ", " + slo.Count(int64(f)) + " fail"
 	}
 	return out, passed
+}
+
+// cohorts are the parts of the target: who was hit, who was spared by the share, and
+// whom the fault did not aim at.
+func cohorts(r injector.Run) (out []Cohort) {
+	for _, p := range r.Cohorts {
+		c := Cohort{Phase: p.Phase, Name: string(p.Cohort), Good: slo.Count(p.Good), Bad: slo.Count(p.Bad), Degraded: slo.Count(p.Degraded)}
+		if p.Cohort == scenario.Exposed {
+			c.Degraded = "–" // who was hit and got a fallback is good or bad by what came of it
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 func (v view) proofs(r injector.Run) (out []Proof, note string) {
