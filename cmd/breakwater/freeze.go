@@ -79,7 +79,14 @@ func freezeLs(io streams) *cobra.Command {
 					overrides = append(overrides, []string{o.ID, o.Service, short(o.Ref), overrideState(o), fmt.Sprintf("%d/%d", o.Used, o.MaxUses), shortTime(o.ExpiresAt), o.AskedBy, dash(o.GrantedBy), o.Ticket})
 				}
 			}
-			if err := table(io.out, []string{"SERVICE", "ENV", "STATE", "THAWS", "POLICY", "MAY PASS"}, rows); err != nil || len(overrides) == 0 {
+			if err := table(io.out, []string{"SERVICE", "ENV", "STATE", "THAWS", "POLICY", "MAY PASS"}, rows); err != nil {
+				return fail(err)
+			}
+			var held struct{ Measures []freeze.Shown }
+			if err := a.set.call(cmd.Context(), http.MethodGet, "/api/v1/measures?"+q.Encode(), nil, &held); err != nil {
+				return err
+			}
+			if err := measuresTable(io, held.Measures); err != nil || len(overrides) == 0 {
 				return fail(err)
 			}
 			fmt.Fprintln(io.out)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"breakwater/gateway/plan"
@@ -50,4 +52,27 @@ func (b barred) Budget(service string) injector.Budget {
 		out.Refuse = b.firing(service)
 	}
 	return out
+}
+
+// measuresTable prints the measures that hold.
+func measuresTable(io streams, all []freeze.Shown) error {
+	var rows [][]string
+	for _, m := range all {
+		if m.EndedAt != nil {
+			continue
+		}
+		state := "in force"
+		switch {
+		case m.DryRun:
+			state = "dry run"
+		case !m.Live:
+			state = "lapsed"
+		}
+		rows = append(rows, []string{m.Service, m.Env, m.Text, state, shortTime(m.From), strings.Join(m.Policies, ", ")})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(io.out)
+	return table(io.out, []string{"SERVICE", "ENV", "MEASURE", "STATE", "SINCE", "POLICY"}, rows)
 }
