@@ -54,7 +54,12 @@ func (p *played) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-func (p *played) Close() error                     { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *played) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
+
+// CloseWrite comes half a second before net/http closes what it has refused, and
+// nothing is served after it.
+func (p *played) CloseWrite() error { return p.Close() }
+
 func (*played) LocalAddr() net.Addr                { return playedAddr }
 func (*played) RemoteAddr() net.Addr               { return playedAddr }
 func (*played) SetDeadline(time.Time) error        { return nil }
@@ -269,7 +274,11 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(raw), 3)
 	}
 	w := newFaces(f)
-	f.Fuzz(func(t *testing.T, in []byte, piece int) { agree(t, w, in, piece) })
+	f.Fuzz(func(t *testing.T, in []byte, piece int) {
+		hangs := time.AfterFunc(20*time.Second, func() { panic(fmt.Sprintf("hangs on %q by %d", in, piece)) })
+		defer hangs.Stop()
+		agree(t, w, in, piece)
+	})
 }
 
 // TestExcuses: each excuse is needed, and for no more than it says.
