@@ -168,17 +168,17 @@ func (w *faces) standard(in []byte, piece int) []heard {
 	return w.take()
 }
 
-// auto is what the fast face lets through, and net/http of what that hands over;
-// alone is how many of them were the fast one's.
-func (w *faces) auto(in []byte, piece int) (got []heard, alone int, out string) {
+// auto is what the fast face lets through, and net/http of the rest that it hands
+// over.
+func (w *faces) auto(in []byte, piece int) (got []heard, rest []byte, out string) {
 	p := play(slices.Clone(in), piece)
-	rest := w.f.ServeFast(p)
+	rest = w.f.ServeFast(p)
 	got = w.take()
-	alone = len(got)
 	if rest != nil {
-		got = append(got, w.standard(append(slices.Clone(rest), p.in...), piece)...)
+		rest = append(slices.Clone(rest), p.in...)
+		got = append(got, w.standard(rest, piece)...)
 	}
-	return got, alone, p.out.String()
+	return got, rest, p.out.String()
 }
 
 // excuses are the ways in which the fast face may let less through than net/http:
@@ -192,16 +192,22 @@ var excuses = []struct {
 	{"section 5.2: a folded line, or white space before a field", regexp.MustCompile(`\r\n[ \t]`)},
 	{"section 6.1: a length and a coding", regexp.MustCompile(`(?is)Content-Length.*Transfer-Encoding|Transfer-Encoding.*Content-Length`)},
 	{"section 6.3: a length twice", regexp.MustCompile(`(?is)Content-Length.*Content-Length`)},
-	{"section 7.1.1: white space behind a chunk's size", regexp.MustCompile(`(?i)\n[0-9a-f]+[ \t]+(;|\r\n)`)},
+	{"RFC 9110 section 8.6: a length of 19 digits or more, which some readers cannot hold", regexp.MustCompile(`(?i)Content-Length:[ \t]*[0-9]{19}`)},
+	{"RFC 9112 section 7.1.1: white space behind a chunk's size", regexp.MustCompile(`(?i)\n[0-9a-f]+[ \t]+(;|\r\n)`)},
 	{"section 7.1.1: a control in a chunk's extension", regexp.MustCompile(`(?i)\n[0-9a-f]+;[^\r\n]*[\x00-\x08\x0b-\x1f\x7f]`)},
 	{"section 7.1.1: a chunk's line of more than 1 KiB", regexp.MustCompile(`(?is)\n[0-9a-f]+;[^\r\n]{1000}`)},
 	{"section 7.1.1: a chunk's size of 16 digits, or more framing than content", regexp.MustCompile(`(?i)\n[0-9a-f]{16}|\n[0-9a-f]+;`)},
 	{"section 7.1.2: a trailer that is no field", regexp.MustCompile(`(?s)\n0+[^\n]*\r\n[^\r]`)},
-	{"section 2.2: an empty line behind what was no POST, which ends the connection", regexp.MustCompile(`(?s)\r\n\r\n\r\n`)},
 }
 
-// explained reports why the fast face may have let less through.
-func explained(in []byte) bool {
+// explained reports whether the fast face may have let less through of in. rest is
+// what it handed over: net/http, for which the connection is new, does not know then
+// that a POST went before, behind which it forgives up to four CR and LF. The fast
+// face forgives one CRLF (RFC 9112 section 2.2).
+func explained(in, rest []byte) bool {
+	if len(rest) > 0 && (rest[0] == '\r' || rest[0] == '\n') {
+		return true
+	}
 	return slices.ContainsFunc(excuses, func(e struct {
 		why string
 		are *regexp.Regexp
@@ -227,7 +233,7 @@ func agree(t *testing.T, w *faces, in []byte, piece int) {
 		return
 	}
 	std := w.standard(in, 1<<20)
-	got, alone, out := w.auto(in, piece)
+	got, rest, out := w.auto(in, piece)
 	for i, h := range got {
 		if i >= len(std) {
 			// net/http ends a connection behind a chunked upload; the fast face, whose
@@ -241,14 +247,14 @@ func agree(t *testing.T, w *faces, in []byte, piece int) {
 		if h.failed && want.failed { // neither forwards a whole request
 			return
 		}
-		if h.failed && explained(in) { // stricter in the middle of a body: nobody gets its end
+		if h.failed && explained(in, rest) { // stricter in the middle of a body: nobody gets its end
 			return
 		}
 		if a, b := unpragma(h).String(), unpragma(want).String(); a != b {
-			t.Fatalf("request %d of %q\nis by the fast face (%d alone)\n%s\nand by net/http\n%s", i, in, alone, a, b)
+			t.Fatalf("request %d of %q\nis by the fast face, which hands over %q\n%s\nand by net/http\n%s", i, in, rest, a, b)
 		}
 	}
-	if len(got) < len(std) && !explained(in) {
+	if len(got) < len(std) && !explained(in, rest) {
 		t.Fatalf("let %d of %d requests through, and nothing explains why:\n%q\nanswered %q", len(got), len(std), in, out)
 	}
 }
@@ -295,11 +301,11 @@ func TestExcuses(t *testing.T) {
 		if len(std) == 0 || std[0].failed || len(got) > 0 && !got[0].failed {
 			t.Errorf("%.80q: net/http let %v through, the fast face %v", in, std, got)
 		}
-		if !explained([]byte(in)) {
+		if !explained([]byte(in), nil) {
 			t.Errorf("%.80q: nothing explains it", in)
 		}
 	}
-	if fine := get + "\r\n" + strings.Replace(post, "/a", "/b", 1) + "5\r\nhello\r\n0\r\nX: y\r\n\r\n"; explained([]byte(strings.Replace(fine, "X: y\r\n", "", 1))) {
+	if fine := get + "\r\n" + strings.Replace(post, "/a", "/b", 1) + "5\r\nhello\r\n0\r\nX: y\r\n\r\n"; explained([]byte(strings.Replace(fine, "X: y\r\n", "", 1)), nil) {
 		t.Errorf("%q needs no excuse", fine)
 	}
 }

@@ -1,9 +1,10 @@
 package front
 
 import (
+	"bytes"
 	"io"
-	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -171,9 +172,9 @@ func (s *fast) refuse(v h1.Verdict) next {
 	if tell := s.front.cfg.Unparsed; tell != nil {
 		tell(s.c.peer, v.Status())
 	}
-	text := http.StatusText(v.Status())
-	out := append(h1.AppendStatus(nil, v.Status()), "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"...)
-	if s.c.say(append(out, text...)) == nil {
+	line := h1.AppendStatus(nil, v.Status())
+	out := append(slices.Clone(line), "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"...)
+	if s.c.say(append(out, bytes.TrimSpace(line[len("HTTP/1.1 "):])...)) == nil {
 		s.linger()
 	}
 	return leave
