@@ -23,7 +23,8 @@ import (
 var edges = map[string]string{
 	"cmd/breakwater": "...",
 	// Values that everybody may hold.
-	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile":                   "",
+	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile": "",
+	"internal/auth/oidc": "internal/auth",
 	"migrations scenarios deploy/... injector/cron injector/search gateway/internal/window internal/noisy": "",
 
 	// The data plane knows no control code, and its policies not one another.
@@ -71,6 +72,9 @@ var homes = map[string]string{
 	"github.com/redis/":                   "gateway/quota",
 	"github.com/oasdiff/":                 "gateway/contract",
 	"go.opentelemetry.io/":                "gateway",
+	"golang.org/x/crypto/argon2":          "internal/auth",
+	"golang.org/x/oauth2":                 "internal/auth/oidc",
+	"github.com/coreos/go-oidc/":          "internal/auth/oidc",
 	"database/sql":                        "migrations",
 }
 

@@ -1,6 +1,6 @@
-// Package auth says who asks and in which role: named tokens, the guard in front
-// of every handler of control, and the chained audit that a change enters before
-// it takes effect.
+// Package auth says who asks and in which role: named tokens, people with their
+// passwords and sessions, the guard in front of every handler of control, and the
+// chained audit that a change enters before it takes effect.
 package auth
 
 import (
@@ -49,7 +49,18 @@ type Principal struct {
 	Role Role
 	// Services limits the principal to these; empty means all.
 	Services []string
+	Via      Via
 }
+
+// Via is how a principal was let in.
+type Via string
+
+// The ways in. By loopback comes whoever sits at the demo's machine.
+const (
+	ByToken    Via = "token"
+	BySession  Via = "session"
+	ByLoopback Via = "loopback"
+)
 
 // May reports whether p holds one of roles, by itself or by inclusion. Without
 // roles nobody may.

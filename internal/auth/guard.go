@@ -17,6 +17,14 @@ type Config struct {
 	// server may be asked. A name that is not listed is refused: it is how a page
 	// elsewhere would reach us through a rebound DNS name.
 	Hosts []string
+	// People lets in whoever has a session; nil: nobody signs in here.
+	People *People
+	// Secure reports whether a request came over TLS, to us or to a proxy before
+	// us; nil: never. It rules under which name the session's cookie is looked for.
+	Secure func(*http.Request) bool
+	// Page answers a refused page request of a person with a page; nil: everybody
+	// gets a problem document.
+	Page func(w http.ResponseWriter, r *http.Request, status int, detail string)
 	// OpenLoopback lets in, as operator "demo", whoever asks from this machine, on
 	// a loopback listener, under a loopback name. For the demo only.
 	OpenLoopback bool
@@ -41,13 +49,36 @@ func New(cfg Config) *Guard {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Secure == nil {
+		cfg.Secure = func(*http.Request) bool { return false }
+	}
 	return &Guard{cfg: cfg, cross: http.NewCrossOriginProtection()}
 }
 
 // Require lets through principals that hold one of roles, and puts them into the
 // request's context for From. Without roles nobody passes.
 func (g *Guard) Require(roles ...Role) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler { return &required{g, roles, next} }
+	return func(next http.Handler) http.Handler { return &required{guard: g, roles: roles, next: next} }
+}
+
+// RequireSession lets through whoever signed in, also those who must change their
+// password before anything else. It is for the pages of the account itself.
+func (g *Guard) RequireSession() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return &required{guard: g, roles: []Role{Viewer}, session: true, next: next}
+	}
+}
+
+// Open lets anybody in who asks under a name of ours, and no form of another
+// origin. It is for the sign-in itself.
+func (g *Guard) Open(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if why := g.outside(r); why != nil {
+			g.refuse(w, r, Principal{}, *why)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Hosts refuses requests under a foreign host name. Require does so by itself;
@@ -55,7 +86,7 @@ func (g *Guard) Require(roles ...Role) func(http.Handler) http.Handler {
 func (g *Guard) Hosts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.hostAllowed(r.Host) {
-			g.refuse(w, r, foreignHost(r.Host))
+			g.refuse(w, r, Principal{}, foreignHost(r.Host))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -71,59 +102,92 @@ func (g *Guard) Forget() {
 }
 
 type required struct {
-	guard *Guard
-	roles []Role
-	next  http.Handler
+	guard   *Guard
+	roles   []Role
+	session bool // only a session will do, and one that must change its password too
+	next    http.Handler
 }
 
 func (q *required) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p, why := q.guard.admit(r, q.roles)
+	p, why := q.guard.admit(r, q)
 	if why != nil {
-		q.guard.refuse(w, r, *why)
+		q.guard.refuse(w, r, p, *why)
 		return
 	}
 	q.next.ServeHTTP(w, r.WithContext(With(r.Context(), p)))
 }
 
-// admit decides one request; a nil refusal lets it in.
-func (g *Guard) admit(r *http.Request, roles []Role) (Principal, *refusal) {
+// outside is what is refused whoever asks; nil: nothing.
+func (g *Guard) outside(r *http.Request) *refusal {
 	if !g.hostAllowed(r.Host) {
-		return Principal{}, new(foreignHost(r.Host))
+		return new(foreignHost(r.Host))
 	}
-	// A browser sends Basic credentials, and reaches loopback, on behalf of any
-	// page it shows; a change must come from a page of ours or from no browser.
+	// A browser sends cookies and Basic credentials, and reaches loopback, on behalf
+	// of any page it shows; a change must come from a page of ours or from no browser.
 	if err := g.cross.Check(r); err != nil {
-		return Principal{}, &refusal{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin", ""}
+		return &refusal{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin", ""}
 	}
-	p, why := g.who(r)
-	if why != nil {
+	return nil
+}
+
+// admit decides one request; a nil refusal lets it in.
+func (g *Guard) admit(r *http.Request, q *required) (Principal, *refusal) {
+	if why := g.outside(r); why != nil {
+		return Principal{}, why
+	}
+	p, mustChange, why := g.who(r)
+	switch {
+	case why != nil:
 		return p, why
-	}
-	if !p.May(roles...) {
+	case q.session && p.Via != BySession:
+		return p, &refusal{http.StatusUnauthorized, "no_session", "this is for who signed in with a browser", p.Name}
+	case mustChange && !q.session:
+		return p, &refusal{http.StatusForbidden, "password_change", "change the first password at /password before anything else", p.Name}
+	case !p.May(q.roles...):
 		return p, &refusal{http.StatusForbidden, "role", "role " + string(p.Role) + " may not do this", p.Name}
 	}
 	return p, nil
 }
 
-func (g *Guard) who(r *http.Request) (Principal, *refusal) {
+func (g *Guard) who(r *http.Request) (p Principal, mustChange bool, why *refusal) {
 	secret, given := secretOf(r)
 	if !given {
-		if g.cfg.OpenLoopback && fromLoopback(r) {
-			return Principal{Name: "demo", Role: Operator}, nil
-		}
-		return Principal{}, &refusal{http.StatusUnauthorized, "no_token", "send a token: Authorization: Bearer bw_..., or as the password of HTTP Basic", ""}
+		return g.withoutToken(r)
 	}
 	t, found, err := g.find(r.Context(), secret)
 	switch {
 	case err != nil:
 		g.cfg.Log.Error("tokens cannot be read", "err", err)
-		return Principal{}, &refusal{http.StatusServiceUnavailable, "tokens_unavailable", "tokens cannot be read at the moment", ""}
+		return p, false, &refusal{http.StatusServiceUnavailable, "tokens_unavailable", "tokens cannot be read at the moment", ""}
 	case !found:
-		return Principal{}, &refusal{http.StatusUnauthorized, "unknown_token", "the token is not known", ""}
+		return p, false, &refusal{http.StatusUnauthorized, "unknown_token", "the token is not known", ""}
 	case !t.Live(time.Now()):
-		return Principal{}, &refusal{http.StatusUnauthorized, "token_ended", "the token has expired or was revoked", t.Name}
+		return p, false, &refusal{http.StatusUnauthorized, "token_ended", "the token has expired or was revoked", t.Name}
 	}
-	return t.Principal(), nil
+	return t.Principal(), false, nil
+}
+
+// withoutToken looks for a session, and then whether this is the demo's machine.
+func (g *Guard) withoutToken(r *http.Request) (p Principal, mustChange bool, why *refusal) {
+	why = &refusal{http.StatusUnauthorized, "no_token", "sign in, or send a token: Authorization: Bearer bw_..., or as the password of HTTP Basic", ""}
+	if g.cfg.People != nil {
+		if secret := SessionSecret(r, g.cfg.Secure(r)); secret != "" {
+			u, found, err := g.cfg.People.who(r.Context(), secret)
+			switch {
+			case found:
+				return u.Principal(), u.MustChange, nil
+			case err != nil:
+				g.cfg.Log.Error("sessions cannot be read", "err", err)
+				why = &refusal{http.StatusServiceUnavailable, "sessions_unavailable", "sessions cannot be read at the moment; a token works", ""}
+			default:
+				why = &refusal{http.StatusUnauthorized, "session_ended", "the session is over: sign in again", ""}
+			}
+		}
+	}
+	if g.cfg.OpenLoopback && fromLoopback(r) {
+		return Principal{Name: "demo", Role: Operator, Via: ByLoopback}, false, nil
+	}
+	return p, false, why
 }
 
 // How long a list of tokens is used before it is read again, and how long a

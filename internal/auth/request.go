@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -95,30 +96,84 @@ func foreignHost(host string) refusal {
 	return refusal{http.StatusForbidden, "host", fmt.Sprintf("this server is not asked under the name %.100q; list it with --host", host), ""}
 }
 
-// refuse answers with a problem (RFC 9457). A refused change is audited too, at
-// a bounded rate: whoever has no token must not be able to fill the database.
-func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, why refusal) {
+// refuse answers with a problem (RFC 9457), or leads a browser to where it can
+// sign in. A refused change is audited too, at a bounded rate: whoever has no
+// token must not be able to fill the database.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, p Principal, why refusal) {
 	if g.cfg.Audit != nil && changes(r.Method) && why.status != http.StatusServiceUnavailable {
-		if skipped, ok := g.denials.take(time.Now()); ok {
-			detail := fmt.Sprintf("%d %s from %s", why.status, why.reason, r.RemoteAddr)
-			if skipped > 0 {
-				detail += fmt.Sprintf("; %d more were not written", skipped)
-			}
-			actor := why.name
-			if actor == "" {
-				actor = "unknown"
-			}
-			e := Entry{Actor: actor, Action: "request.denied", Object: r.Method + " " + r.URL.Path, Detail: detail}
-			if err := g.cfg.Audit.Audit(r.Context(), e); err != nil {
-				g.cfg.Log.Error("a refusal was not audited", "err", err)
-			}
-		}
+		g.denied(r, why)
+	}
+	if g.lead(w, r, p, why) {
+		return
 	}
 	if why.status == http.StatusUnauthorized {
-		w.Header().Add("WWW-Authenticate", `Basic realm="breakwater", charset="UTF-8"`)
+		// A browser that can sign in must not ask for a password by itself, for an
+		// image or a stream, over the page.
+		if g.cfg.People == nil || r.Header.Get("Sec-Fetch-Mode") == "" {
+			w.Header().Add("WWW-Authenticate", `Basic realm="breakwater", charset="UTF-8"`)
+		}
 		w.Header().Add("WWW-Authenticate", `Bearer realm="breakwater"`)
 	}
 	Problem(w, why.status, why.reason, why.detail)
+}
+
+func (g *Guard) denied(r *http.Request, why refusal) {
+	skipped, ok := g.denials.take(time.Now())
+	if !ok {
+		return
+	}
+	detail := fmt.Sprintf("%d %s from %s", why.status, why.reason, r.RemoteAddr)
+	if skipped > 0 {
+		detail += fmt.Sprintf("; %d more were not written", skipped)
+	}
+	actor := why.name
+	if actor == "" {
+		actor = "unknown"
+	}
+	// Hanging up must not keep a refusal out of the audit.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deniedWait)
+	defer cancel()
+	e := Entry{Actor: actor, Action: "request.denied", Object: r.Method + " " + r.URL.Path, Detail: detail}
+	if err := g.cfg.Audit.Audit(ctx, e); err != nil {
+		g.cfg.Log.Error("a refusal was not audited", "err", err)
+	}
+}
+
+// deniedWait is how long a refusal waits for its row.
+const deniedWait = 5 * time.Second
+
+// lead answers a person's browser: to the sign-in, to the change of the first
+// password, or with a page that says no. Machines, and who sent a token, get a
+// problem; false: nothing was answered.
+func (g *Guard) lead(w http.ResponseWriter, r *http.Request, p Principal, why refusal) bool {
+	if g.cfg.People == nil || !wantsPage(r) {
+		return false
+	}
+	to := ""
+	switch why.reason {
+	case "no_token", "no_session", "session_ended":
+		to = "/signin?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+		if changes(r.Method) {
+			// What was pressed is not pressed again by signing in: it must be said.
+			to = "/signin?said=again"
+		}
+	case "password_change":
+		to = "/password"
+	default:
+		if g.cfg.Page == nil || p.Via == "" {
+			return false
+		}
+		g.cfg.Page(w, r, why.status, why.detail)
+		return true
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return true
+}
+
+// wantsPage: a browser says that it takes HTML; what asks for anything asks for data.
+func wantsPage(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("Authorization") == "" && !strings.HasPrefix(r.URL.Path, "/api/")
 }
 
 func changes(method string) bool {

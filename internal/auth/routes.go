@@ -11,6 +11,7 @@ import (
 type Access struct {
 	Method, Pattern string
 	Roles           []Role // nil: nobody guards it
+	Session         bool   // only who signed in
 }
 
 // Walk lists who may call each route, so that a test can hold the whole table
@@ -22,11 +23,11 @@ func Walk(routes chi.Routes) ([]Access, error) {
 		// A layer is known by what it makes.
 		for _, layer := range layers {
 			if q, ok := layer(http.NotFoundHandler()).(*required); ok {
-				a.Roles = append(a.Roles, q.roles...)
+				a.Roles, a.Session = append(a.Roles, q.roles...), a.Session || q.session
 			}
 		}
 		if q, ok := h.(*required); ok {
-			a.Roles = append(a.Roles, q.roles...)
+			a.Roles, a.Session = append(a.Roles, q.roles...), a.Session || q.session
 		}
 		out = append(out, a)
 		return nil

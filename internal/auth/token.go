@@ -42,7 +42,7 @@ func (t Token) Live(now time.Time) bool {
 
 // Principal is who the token speaks for.
 func (t Token) Principal() Principal {
-	return Principal{Name: t.Name, Role: t.Role, Services: t.Services}
+	return Principal{Name: t.Name, Role: t.Role, Services: t.Services, Via: ByToken}
 }
 
 // Tokens is where tokens are kept.
@@ -67,7 +67,7 @@ type Store interface {
 
 // ErrTaken is returned for a name that was used before. Names are never used
 // again, or the audit would speak of two holders by one name.
-var ErrTaken = errors.New("token name is taken")
+var ErrTaken = errors.New("the name is taken")
 
 // ErrNoToken is returned where no live token has the name.
 var ErrNoToken = errors.New("no live token of that name")

@@ -46,10 +46,12 @@ func (s *Store) Tokens(ctx context.Context) ([]auth.Token, error) {
 
 const addTokenSQL = `
 insert into token (name, role, services, hash, created_by, created_at, expires_at)
-values (@name, @role, @services, @hash, @created_by, @created_at, @expires_at)
+select @name::text, @role::text, @services::text[], @hash::bytea, @created_by::text, @created_at::timestamptz, @expires_at::timestamptz
+where not exists (select from person where name = @name)
 on conflict (name) do nothing`
 
-// AddToken adds t, or reports false where its name was used before.
+// AddToken adds t, or reports false where its name was used before, for a token or
+// a person: the audit speaks of both by name.
 func (s *Store) AddToken(ctx context.Context, t auth.Token) (bool, error) {
 	services := t.Services
 	if services == nil {
