@@ -130,8 +130,7 @@ func remember(ctx context.Context, tx pgx.Tx, now time.Time) (alert.State, []ale
 	}
 	var facts []alert.Symptom
 	for _, t := range turns {
-		// What a measure of ours sheds is no cause of anything.
-		if t.Service != "" && t.standing() && (t.Policy != "shed" || t.Reason != "a measure") {
+		if t.Service != "" && t.standing() && !t.byMeasure() {
 			facts = append(facts, alert.Symptom{Service: t.Service, Env: t.Env, Class: alert.Causes, Tier: alert.L2, Severity: alert.Note,
 				Key: t.Policy + ":" + t.Upstream + t.Endpoint, Text: t.text()})
 		}

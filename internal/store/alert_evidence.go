@@ -99,6 +99,10 @@ func (t turnRow) standing() bool {
 		t.Policy == "shed" && t.ToState != "none" && t.ToState != "normal" || t.Policy == "quota" && t.ToState != "shared"
 }
 
+// byMeasure reports whether it is the work of a protective measure of ours, which is
+// no cause, and is told of by itself.
+func (t turnRow) byMeasure() bool { return t.Policy == "shed" && t.Reason == "a measure" }
+
 func (t turnRow) text() string {
 	of := strings.Trim(t.Upstream+" "+t.Endpoint, " ")
 	if of == "" {
@@ -193,8 +197,20 @@ func (s *Store) Evidence(ctx context.Context, service, env string, until time.Ti
 			return err
 		}
 		for _, t := range turns {
-			if t.Service == service && t.Env == env && t.standing() {
+			if t.Service == service && t.Env == env && t.standing() && !t.byMeasure() {
 				e.Protecting = append(e.Protecting, t.text())
+			}
+		}
+		if rows, err = tx.Query(ctx, measuresLiveSQL); err != nil {
+			return err
+		}
+		measures, err := measuresOf(rows)
+		if err != nil {
+			return err
+		}
+		for _, m := range measures {
+			if m.Service == service && m.Env == env && !m.DryRun {
+				e.Protecting = append(e.Protecting, fmt.Sprintf("%s since %s", m.Text(), slo.Clock(m.From)))
 			}
 		}
 		return nil

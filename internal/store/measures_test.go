@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,10 @@ func TestMeasuresAreBegunOnceAndKept(t *testing.T) {
 	if err != nil || len(live) != 3 || live[0].Kind != freeze.Limit || *live[0].Limit != *policy.Acts[0].Limit || !live[0].Live(now) || !strings.Contains(live[0].Reason, "because.") || live[0].Policies[0] != "shop" {
 		t.Fatalf("%+v, %v", live, err)
 	}
+	told, err := s.Evidence(ctx, "order", "prod", now)
+	if err != nil || len(told.Protecting) != 3 || !strings.HasPrefix(told.Protecting[0], "rate limits are tightened to 50% or, if less, 7 per") {
+		t.Errorf("an incident names %q, %v", told.Protecting, err)
+	}
 	now = now.Add(time.Minute)
 	status.At = now
 	if _, err := s.Protect(ctx, now, decide(now)); err != nil {
@@ -80,6 +85,31 @@ func TestMeasuresAreBegunOnceAndKept(t *testing.T) {
 	}
 	if len(rows) != 6 || !strings.HasPrefix(rows[0], "measure.start order/prod m-") || !strings.Contains(rows[5], "measure.end") {
 		t.Errorf("audit\n%s", strings.Join(rows, "\n"))
+	}
+}
+
+func TestFailuresByUpstream(t *testing.T) {
+	ctx := t.Context()
+	db := pgtest.Pool(t)
+	s := New(db)
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	for _, r := range []struct {
+		service, route, upstream string
+		ago                      time.Duration
+		good, bad                int
+	}{
+		{"order", "a", "points-pool", time.Hour, 10, 30}, {"order", "b", "points-pool", 2 * time.Hour, 0, 20}, {"order", "a", "order-db", time.Hour, 90, 10},
+		{"order", "a", "", time.Hour, 0, 5}, {"order", "a", "order-db", 25 * time.Hour, 0, 99}, {"points", "c", "points-pool", time.Hour, 0, 7},
+	} {
+		if _, err := db.Exec(ctx, `insert into rollup_minute (service, env, route, upstream, experiment, at, good, bad) values ($1, 'prod', $2, $3, '', $4, $5, $6)`,
+			r.service, r.route, r.upstream, now.Add(-r.ago), r.good, r.bad); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.FailuresByUpstream(ctx, []string{"order"}, now.Add(-24*time.Hour))
+	want := []freeze.Failures{{Service: "order", Env: "prod", Upstream: "", Bad: 5, Total: 65}, {Service: "order", Env: "prod", Upstream: "order-db", Bad: 10, Total: 65}, {Service: "order", Env: "prod", Upstream: "points-pool", Bad: 50, Total: 65}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
