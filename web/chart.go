@@ -20,6 +20,10 @@ type Chart struct {
 	Lines                      []Line
 	Bars                       []Rect
 	Dots                       []Dot
+	Marks                      []Mark
+	Below                      string // the area under a target, where the line is under it
+	Proj                       string // where the line would go
+	Now                        string // the instant after which nothing is known
 	Columns                    []string
 	Rows                       []Row
 	Legend                     []Key
@@ -37,6 +41,8 @@ type (
 	Line    struct{ Class, D string }
 	Rect    struct{ Class, X, Y, W, H string }
 	Dot     struct{ X, Y string }
+	// Mark is something that happened at one instant.
+	Mark struct{ At, Text, Anchor, Dx, Class string }
 	// Key is one entry of the legend, a line or a filled patch.
 	Key struct {
 		Class, Text string
@@ -64,6 +70,11 @@ type spec struct {
 	Series []series    `json:"series"`
 	Bands  [][2]int64  `json:"bands"`
 	Limits []specLimit `json:"limits"`
+	Marks  []specMark  `json:"marks,omitempty"`
+	// Below is a target: what lies under it is shaded.
+	Below *float64     `json:"below,omitempty"`
+	Proj  [][2]float64 `json:"proj,omitempty"` // instants in seconds, values
+	Now   int64        `json:"now,omitempty"`
 }
 
 type series struct {
@@ -71,6 +82,12 @@ type series struct {
 	Color string `json:"color"`
 	Step  bool   `json:"step,omitempty"`
 	Area  bool   `json:"area,omitempty"`
+}
+
+type specMark struct {
+	At   int64  `json:"at"`
+	Text string `json:"text"`
+	Kind string `json:"kind"`
 }
 
 type specLimit struct {
@@ -105,6 +122,29 @@ func (a axis) stretch(from, to time.Time) Stretch {
 		end = min(x+0.35, 100)
 	}
 	return Stretch{pos(x), pos(end - x), pos(end)}
+}
+
+// mark draws instants at which something happened, with their words beside them
+// where there is room.
+func (v view) mark(a axis, c *Chart, sp *spec, marks ...specMark) {
+	last := -100.0
+	for _, m := range marks {
+		at := time.Unix(m.At, 0)
+		if at.Before(a.from) || at.After(a.to) {
+			continue
+		}
+		x := a.x(at)
+		mark := Mark{At: pos(x), Anchor: "start", Dx: "6", Class: m.Kind}
+		if x > 70 {
+			mark.Anchor, mark.Dx = "end", "-6"
+		}
+		if x-last > 12 {
+			mark.Text, last = m.Text, x
+		} else {
+			m.Text = ""
+		}
+		c.Marks, sp.Marks = append(c.Marks, mark), append(sp.Marks, m)
+	}
 }
 
 // path draws values in the 1000 by 100 box of an SVG that stretches; NaN lifts

@@ -36,15 +36,16 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		}
 	}
 	p.Nav = []Link{
+		{Name: "Now", Href: "/now", Icon: "now"},
 		{Name: "Overview", Href: "/", Icon: "grid"},
 		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
 	}
 	p.Phone = []Link{
+		{Name: "Now", Href: "/now", Icon: "now"},
 		{Name: "Overview", Href: "/", Icon: "grid"},
 		{Name: "Runs", Href: "/runs", Icon: "play"},
-		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate", Href: "/gate", Icon: "gate"},
 		{Name: "More", Href: "/menu", Icon: "more"},
 	}
@@ -181,7 +182,7 @@ func with(r *http.Request, key, value string) string {
 		q.Set(key, value)
 	}
 	for k := range q {
-		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all"}, k) {
+		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env"}, k) {
 			q.Del(k)
 		}
 	}

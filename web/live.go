@@ -50,7 +50,7 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 		return
 	}
 	a := axis{from: from, to: to}
-	o.Live, o.Tries = v.liveChart(a, run, points), v.tries(a, run, merged(own, from, to))
+	o.Live, o.Tries = v.failingChart(a, run.Service, []injector.Run{run}, nil, points), v.tries(a, run, merged(own, from, to))
 }
 
 // merged joins the points of several gateways into steps, 5 s or what gives at
@@ -79,7 +79,9 @@ func merged(points []injector.Point, from, to time.Time) []injector.Point {
 	return out
 }
 
-func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Chart {
+// failingChart is the share of failing requests of a service, with the faults of runs behind
+// it and marks over it.
+func (v view) failingChart(a axis, service string, runs []injector.Run, marks []specMark, points []injector.Point) *Chart {
 	at, failed, top := make([]time.Time, len(points)), make([]float64, len(points)), 1.0
 	for i, p := range points {
 		at[i], failed[i] = p.At, math.NaN()
@@ -92,7 +94,7 @@ func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Char
 	a.min, a.max, ticks = nice(0, top)
 	a.max = min(a.max, 100)
 	c := &Chart{ID: "live", Height: "h200", Columns: []string{"Failing", "Requests", "Failures"},
-		Label: "Share of failing requests of " + run.Service + " during the run", X: v.times(a), Gaps: a.gaps(at, failed, 5*time.Second)}
+		Label: "Share of failing requests of " + service + " during the run", X: v.times(a), Gaps: a.gaps(at, failed, 5*time.Second)}
 	for _, t := range ticks {
 		if t <= a.max {
 			c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: percentTick(t)})
@@ -100,10 +102,14 @@ func (v view) liveChart(a axis, run injector.Run, points []injector.Point) *Char
 	}
 	sp := spec{Unit: "%", From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks,
 		Series: []series{{Label: "Failing", Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
-	v.bandsOf(a, []injector.Run{run}, c, &sp)
+	v.bandsOf(a, runs, c, &sp)
+	v.mark(a, c, &sp, marks...)
 	line, area := a.path(at, failed, 0)
 	c.Lines, c.Area, c.Spec = []Line{{"c1", line}}, area, sp.json()
-	c.Legend = []Key{{Class: "c1", Text: "failing requests", Line: true}, {Class: "band", Text: "fault armed"}}
+	c.Legend = []Key{{Class: "c1", Text: "failing requests", Line: true}}
+	if len(c.Bands) > 0 {
+		c.Legend = append(c.Legend, Key{Class: "band", Text: "fault armed"})
+	}
 	if len(c.Gaps) > 0 {
 		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no request"})
 	}

@@ -31,7 +31,7 @@ func parsePages(a *assets) (*pages, error) {
 	base, err := template.New("").Funcs(template.FuncMap{
 		"asset": a.url,
 		"sheets": func() ([]string, error) {
-			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "sizes.css")
+			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "sizes.css")
 		},
 		"scripts": func() ([]string, error) { return list(scripts...) },
 	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html")
@@ -39,7 +39,7 @@ func parsePages(a *assets) (*pages, error) {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}
 	p := &pages{set: map[string]*template.Template{}}
-	for _, name := range []string{"overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble"} {
+	for _, name := range []string{"overview", "now", "service", "gamedays", "runs", "run", "gate", "menu", "trouble"} {
 		t, err := base.Clone()
 		if err == nil {
 			t, err = t.ParseFS(templateFiles, "templates/"+name+".html")

@@ -24,6 +24,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Ledger == nil || cfg.Drills == nil || cfg.Gate == nil {
 		return nil, fmt.Errorf("web needs a ledger, drills and a gate")
 	}
+	if cfg.Situations == nil || cfg.Alerts == nil {
+		return nil, fmt.Errorf("web needs situations and alerts")
+	}
+	if cfg.Covers == nil {
+		cfg.Covers = func(*http.Request, string) bool { return true }
+	}
 	if cfg.Zone == nil {
 		cfg.Zone = time.UTC
 	}
@@ -65,6 +71,7 @@ func (s *Server) Handler() http.Handler {
 	r.Group(func(r chi.Router) {
 		r.Use(compressed)
 		r.Get("/", s.overview)
+		r.Get("/now", s.nowPage)
 		r.Get("/services/{service}", s.service)
 		r.Get("/gamedays", s.gamedays)
 		r.Get("/runs", s.runs)

@@ -55,13 +55,15 @@ type Gate interface {
 	Decide(ctx context.Context, service string) (gate.Decision, error)
 }
 
-// Config is what a Server needs. Ledger, Drills and Gate are required.
+// Config is what a Server needs. All that pages read of is required.
 type Config struct {
-	Ledger Ledger
-	Drills Drills
-	Gate   Gate
-	Env    string         // shown before the page name; "" is "default"
-	Zone   *time.Location // of the times on pages; nil is UTC
+	Ledger     Ledger
+	Drills     Drills
+	Gate       Gate
+	Situations Situations
+	Alerts     Alerts
+	Env        string         // shown before the page name; "" is "default"
+	Zone       *time.Location // of the times on pages; nil is UTC
 	// Now is the clock of the pages; nil is time.Now.
 	Now func() time.Time
 	// Hosts are the names pages may be asked under, beside loopback and bare
@@ -72,6 +74,8 @@ type Config struct {
 	// MayLift reports whether who sent a request may lift a halt: anybody who reads
 	// may stop everything, but starting again takes more. nil: nobody may.
 	MayLift func(*http.Request) bool
+	// Covers reports whether who sent a request may see a service; nil: all may be seen.
+	Covers func(r *http.Request, service string) bool
 	// Heartbeat is the pause between comments on a silent stream; 0 is 15 s.
 	Heartbeat time.Duration
 	Log       *slog.Logger // nil is slog.Default

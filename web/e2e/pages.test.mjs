@@ -28,6 +28,7 @@ const pages = () => [
   { name: 'overview', path: '/', has: ['main h1:has-text("Overview")', '.tiles .tile', '.svc', '.svc .bar'] },
   { name: 'overview as a table', path: '/?view=table', has: ['main table tbody tr'] },
   { name: 'service', path: service, has: ['#budget .huge', '#budget .bar', '#explain table tbody tr', 'bw-chart figure', '#recent'] },
+  { name: 'now', path: '/now', has: ['#answers .huge', 'main h2:has-text("Likely causes")', 'main h2:has-text("All services")', '#explain table tbody tr'] },
   { name: 'game days', path: '/gamedays', has: ['main h1:has-text("Game days")'] },
   { name: 'runs', path: '/runs', has: ['main h1:has-text("Runs")'] },
   { name: 'gate', path: '/gate', has: ['main table tbody tr', 'text=breakwater gate'] },

@@ -4,7 +4,8 @@
 /**
  * @typedef {{value: number, class: string, text: string}} Limit
  * @typedef {{unit: string, from: number, to: number, min: number, max: number, ticks: number[],
- *   series: {label: string, color: string, area?: boolean}[], bands: [number, number][], limits: Limit[]}} Spec
+ *   series: {label: string, color: string, area?: boolean, dash?: number[]}[], bands: [number, number][], limits: Limit[],
+ *   marks?: {at: number, text: string, kind: string}[], below?: number, proj?: [number, number][], now?: number}} Spec
  */
 
 /**
@@ -42,6 +43,7 @@ export function draw(host, spec, data, height, onCursor) {
   const ink3 = colour(host, '--ink3');
   const look = {
     grid: colour(host, '--grid'), line: colour(host, '--line'), chaos: colour(host, '--chaos-fill'), band: colour(host, '--chaos-fill', 17), hatch: colour(host, '--unknown-fill', 50),
+    mark: ink3, now: colour(host, '--ink'), below: colour(host, '--emergency-fill', 26), proj: colour(host, '--c1'),
     warn: colour(host, '--warn-fill'), emergency: colour(host, '--emergency-fill'), frozen: colour(host, '--frozen-fill'),
     text: { warn: colour(host, '--warn-fg'), emergency: colour(host, '--emergency-fg'), frozen: colour(host, '--frozen-fg') },
   };
@@ -62,13 +64,13 @@ export function draw(host, spec, data, height, onCursor) {
     ],
     series: [{}, ...spec.series.map((s) => {
       const stroke = colour(host, s.color);
-      return { label: s.label, stroke, width: 1.75, fill: s.area ? colour(host, s.color, 12) : undefined,
+      return { label: s.label, stroke, width: 1.75, dash: s.dash, fill: s.area ? colour(host, s.color, 12) : undefined,
         fillTo: (/** @type {any} */ u) => Math.max(0, u.scales.y.min), points: { show: alone }, spanGaps: false };
     })],
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
     hooks: {
       drawClear: [(/** @type {any} */ u) => behind(u, state)],
-      draw: [(/** @type {any} */ u) => limits(u, state)],
+      draw: [(/** @type {any} */ u) => limits(u, state), (/** @type {any} */ u) => over(u, state)],
       setCursor: [(/** @type {any} */ u) => onCursor(u.cursor.left < 0 ? null : u.cursor.idx)],
     },
   }, data, host);
@@ -125,6 +127,7 @@ function behind(u, { spec, look }) {
     ctx.fillRect(right - devicePixelRatio, bbox.top, devicePixelRatio, bbox.height);
   }
   const [at, ys] = u.data;
+  if (spec.below !== undefined) under(u, spec.below, look.below);
   for (let i = 0; i < ys.length; i++) {
     if (ys[i] != null) continue;
     const first = i;
@@ -182,6 +185,72 @@ function limits(u, { spec, look, sans }) {
     ctx.textBaseline = 'bottom';
     ctx.textAlign = 'left';
     ctx.fillText(limit.text, bbox.left + 4 * r, y - 3 * r);
+  }
+  ctx.restore();
+}
+
+/**
+ * What lies under the target is shaded from the target down to the line.
+ * @param {any} u
+ * @param {number} target
+ * @param {string} fill
+ */
+function under(u, target, fill) {
+  const { ctx } = u;
+  const [at, ys] = u.data;
+  const base = u.valToPos(target, 'y', true);
+  ctx.fillStyle = fill;
+  for (let i = 0; i < ys.length; i++) {
+    if (ys[i] == null || ys[i] >= target) continue;
+    const first = i;
+    while (i + 1 < ys.length && ys[i + 1] != null && ys[i + 1] < target) i++;
+    ctx.beginPath();
+    ctx.moveTo(u.valToPos(at[Math.max(first - (ys[first - 1] == null ? 0 : 1), 0)], 'x', true), base);
+    for (let k = first; k <= i; k++) ctx.lineTo(u.valToPos(at[k], 'x', true), u.valToPos(ys[k], 'y', true));
+    ctx.lineTo(u.valToPos(at[Math.min(i + (ys[i + 1] == null ? 0 : 1), at.length - 1)], 'x', true), base);
+    ctx.fill();
+  }
+}
+
+/**
+ * Marks, the projection and the line of now lie over all.
+ * @param {any} u
+ * @param {{spec: Spec, look: any, sans: string}} state
+ */
+function over(u, { spec, look, sans }) {
+  const { ctx, bbox } = u;
+  const r = devicePixelRatio;
+  const upright = (/** @type {number} */ at, /** @type {string} */ stroke, /** @type {number} */ width) => {
+    const x = Math.round(u.valToPos(at, 'x', true)) + 0.5;
+    ctx.strokeStyle = stroke;
+    ctx.lineWidth = width * r;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    return x;
+  };
+  ctx.save();
+  ctx.font = `${11 * r}px ${sans}`;
+  ctx.textBaseline = 'top';
+  for (const { at, text } of spec.marks || []) {
+    const x = upright(at, look.mark, 1);
+    const left = x > bbox.left + bbox.width * 0.7;
+    ctx.fillStyle = look.mark;
+    ctx.textAlign = left ? 'right' : 'left';
+    if (text) ctx.fillText(text, x + (left ? -6 : 6) * r, bbox.top + 2 * r);
+  }
+  if (spec.now) upright(spec.now, look.now, 1.5);
+  if (spec.proj?.length) {
+    ctx.strokeStyle = look.proj;
+    ctx.lineWidth = 1.75 * r;
+    ctx.setLineDash([4 * r, 4 * r]);
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.beginPath();
+    spec.proj.forEach(([at, v], i) => ctx[i ? 'lineTo' : 'moveTo'](u.valToPos(at, 'x', true), u.valToPos(v, 'y', true)));
+    ctx.stroke();
   }
   ctx.restore();
 }

@@ -1,5 +1,5 @@
 // Keys: / finds, g then a letter goes, Shift+S puts the focus on Stop all. They never act while somebody types.
-const places = { o: '/', r: '/runs', d: '/gamedays', f: '/gate' };
+const places = { n: '/now', o: '/', s: '/slos', r: '/runs', d: '/gamedays', f: '/gate', b: '/breakers', a: '/alerts' };
 let going = 0;
 
 addEventListener('keydown', (event) => {

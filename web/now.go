@@ -1,0 +1,384 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"breakwater/slo"
+	"breakwater/slo/alert"
+	"breakwater/slo/now"
+)
+
+// Situations answers who suffers now, by which measure, and what protects.
+type Situations interface {
+	// Answer is about one service, or about the worst one where service is "".
+	Answer(ctx context.Context, service, env string, covers func(service string) bool) now.Answer
+}
+
+type nowView struct {
+	Title, Sub, Env          string
+	Chip                     Chip
+	Empty                    bool
+	Incident                 *IncidentLine
+	Who, Measure, Protection Answer
+	Causes                   []CauseRow
+	NoCause                  string
+	Acts                     []ActRow
+	Chart                    *Chart
+	ChartTrouble             string
+	Shares                   []ShareTable
+	Log                      []LogLine
+	Others                   []SituationRow
+	Explain                  []slo.Line
+	API, CLI                 string
+	Take                     map[string]Take
+}
+
+// Answer is one of the three that come first.
+type Answer struct {
+	Big, Small, Class, Lead string
+	Text                    []string
+}
+
+// IncidentLine is the open incident of a service, to be looked after with one click.
+type IncidentLine struct {
+	ID, Href, Text string
+	Ack            string // where the form posts; "": somebody has it, or one may not
+}
+
+// CauseRow is a likely cause and where to go from it.
+type CauseRow struct {
+	Rank, Kind, Text string
+	Details          []string
+	Explains         string
+	Bar              Bar
+	Link             *Link
+	Stop             string // where the form that ends an experiment posts
+}
+
+// ActRow is one protection.
+type ActRow struct {
+	Chip
+	Name, What string
+}
+
+// ShareTable says in which values of one dimension failures lie.
+type ShareTable struct {
+	Name string
+	Rows []ShareRow
+}
+
+// ShareRow is one value's part of the failures and of the traffic.
+type ShareRow struct {
+	Name, Failures, Traffic, Own string
+	Bar                          Bar
+}
+
+// SituationRow is one service in the list of all.
+type SituationRow struct {
+	Name, Href, Env string
+	State, Level    Chip
+	Bad, Valid      string
+	Here            bool
+}
+
+func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	q := r.URL.Query()
+	answer := s.cfg.Situations.Answer(r.Context(), q.Get("service"), q.Get("env"), func(service string) bool { return s.cfg.Covers(r, service) })
+	if name := q.Get("service"); name != "" && !s.cfg.Covers(r, name) {
+		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+name+".")
+		return
+	}
+	if s.exported(w, v, nowSheets(answer)...) {
+		return
+	}
+	page := nowView{Title: "Nothing is watched yet", Empty: answer.Situation == nil, API: "GET /api/v1/now", CLI: "breakwater now",
+		Take: map[string]Take{"services": take(r, "services"), "causes": take(r, "causes"), "shares": take(r, "shares")}}
+	for _, b := range answer.Services {
+		row := SituationRow{Name: b.Service, Env: b.Env, Href: "/now?" + url.Values{"service": {b.Service}, "env": {b.Env}}.Encode(), State: stateChip(b.State),
+			Level: levelChip(b.Level, b.State == now.NoData), Bad: slo.Count(b.Bad), Valid: slo.Count(b.Valid)}
+		row.Here = answer.Situation != nil && answer.Situation.Service == b.Service && answer.Situation.Env == b.Env
+		page.Others = append(page.Others, row)
+	}
+	title := "Now"
+	if sit := answer.Situation; sit != nil {
+		title = sit.Service
+		s.situation(r, v, *sit, &page)
+	}
+	s.show(w, v, http.StatusOK, "now", Page{Title: title + " now", Crumbs: []Link{{Name: "Now", Href: "/now"}, {Name: title}}}, page)
+}
+
+func (s *Server) situation(r *http.Request, v view, sit now.Situation, page *nowView) {
+	page.Title, page.Sub, _ = strings.Cut(strings.TrimSuffix(sit.Headline, "."), " since ")
+	if page.Sub != "" {
+		page.Sub = "since " + page.Sub + "."
+	}
+	if sit.Stale || sit.State == now.Fine || sit.State == now.NoData {
+		lead, rest, _ := strings.Cut(sit.Headline, ": ")
+		page.Title, page.Sub = strings.TrimSuffix(lead, "."), rest
+	}
+	page.Env = sit.Env
+	page.Chip = levelChip(sit.Measure.Level, sit.State == now.NoData)
+	page.API += "?service=" + url.QueryEscape(sit.Service)
+	page.CLI += " --service " + sit.Service
+	page.Who, page.Measure, page.Protection = v.whoAnswer(sit), v.measureAnswer(sit), protectAnswer(sit)
+	page.Incident = s.openIncident(r, v, sit)
+	runs := map[string]bool{}
+	for _, run := range v.running() {
+		runs[run.ID] = true
+	}
+	for _, c := range sit.Causes {
+		page.Causes = append(page.Causes, causeRow(c, runs))
+	}
+	if len(sit.Causes) == 0 {
+		page.NoCause = "Nobody is hit, so there is nothing to explain."
+		if sit.State == now.Hit || sit.State == now.Covered {
+			page.NoCause = "Nothing stands out: failures are spread over all that is known."
+		} else if sit.State == now.NoData {
+			page.NoCause = "Without data nothing is concluded, neither good nor bad."
+		}
+	}
+	acts, idle := sit.Acting()
+	for _, p := range acts {
+		page.Acts = append(page.Acts, actRow(p, Chip{Class: "fg-normal", Icon: "s-normal", Text: "acts"}))
+	}
+	for _, p := range idle {
+		page.Acts = append(page.Acts, actRow(p, Chip{Class: "fg-unknown", Icon: "s-nodata", Text: "not protected"}))
+	}
+	for _, t := range []struct {
+		name string
+		list []now.Share
+	}{{"Callers", sit.Who.Callers}, {"Routes", sit.Who.Routes}, {"Tenants", sit.Who.Tenants}} {
+		if rows := shareRows(t.list); len(rows) > 0 {
+			page.Shares = append(page.Shares, ShareTable{t.name, rows})
+		}
+	}
+	for _, h := range sit.Happened {
+		icon, class := happenedIcon(h.Kind)
+		page.Log = append(page.Log, LogLine{Time: v.clock(h.At), Icon: icon, Class: class, Text: h.Text})
+	}
+	page.Explain = explainNow(sit)
+	page.Chart, page.ChartTrouble = s.failing(r, v, sit.Service, 30*time.Minute, sit.Since)
+}
+
+func stateChip(st now.State) Chip {
+	switch st {
+	case now.Hit:
+		return Chip{"fg-emergency", "s-emergency", "users are hit"}
+	case now.Covered:
+		return Chip{"fg-warn", "s-warn", "covered"}
+	case now.Fine:
+		return Chip{"fg-normal", "s-normal", "fine"}
+	}
+	return Chip{"fg-unknown", "s-nodata", "no data"}
+}
+
+func (v view) whoAnswer(sit now.Situation) Answer {
+	w := sit.Who
+	if w.HitPPM == nil {
+		return Answer{Big: "no data", Class: "mute", Lead: "Nobody knows who is hit", Text: []string{"No request was reported; neither good nor bad is assumed."}}
+	}
+	a := Answer{Big: slo.Percent(*w.HitPPM), Lead: "of the requests of " + sit.Service + " are hit"}
+	if sit.State == now.Hit {
+		a.Class = "fg-emergency"
+		a.Lead += ", " + slo.Count(w.PerMinute) + " a minute"
+	}
+	text := slo.Count(w.Hits) + " of " + slo.Count(w.Asked)
+	if sit.Since != nil {
+		text += " since " + v.short(*sit.Since).Text
+	}
+	if w.WasPPM != nil {
+		text += "; before that " + slo.Percent(*w.WasPPM)
+	}
+	a.Text = append(a.Text, text+".")
+	if w.Throttled > 0 {
+		a.Text = append(a.Text, slo.Count(w.Throttled)+" of them were told to come later.")
+	}
+	if sit.State == now.Hit {
+		a.Text = append(a.Text, mostHit(w.Callers)...)
+		if w.Works != "" {
+			a.Text = append(a.Text, "Works: "+w.Works+".")
+		}
+	}
+	return a
+}
+
+func mostHit(callers []now.Share) []string {
+	var parts []string
+	for _, c := range callers[:min(len(callers), 3)] {
+		if c.Hits > 0 {
+			parts = append(parts, cmp.Or(c.Value, "without a name")+" "+slo.Percent(c.HitsPPM))
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{"Of the failures: " + strings.Join(parts, ", ") + "."}
+}
+
+func (v view) measureAnswer(sit now.Situation) Answer {
+	m := sit.Measure
+	a := Answer{Big: "no data", Class: "mute", Lead: "No request to measure"}
+	if m.SuccessPPM != nil {
+		a.Big, a.Class, a.Lead = slo.Share(*m.SuccessPPM, 1_000_000), "", "success"
+		if m.FirstTryPPM != nil && *m.FirstTryPPM != *m.SuccessPPM {
+			a.Small, a.Lead = "("+slo.Share(*m.FirstTryPPM, 1_000_000)+")", "success (at the first try)"
+		}
+		if m.TargetPPB > 0 && *m.SuccessPPM*1000 < m.TargetPPB && sit.State == now.Hit {
+			a.Class = "fg-emergency"
+		}
+	}
+	if m.Objective == "" {
+		a.Text = append(a.Text, "Nothing is promised for "+sit.Service+".")
+		return a
+	}
+	a.Lead += ", target " + slo.Target(m.TargetPPB)
+	if m.RemainingPPM != nil {
+		text := "Budget " + slo.Percent(*m.RemainingPPM) + " left."
+		if m.EmptyAt != nil {
+			text += " Empty " + v.soon(*m.EmptyAt) + "."
+		}
+		if m.ThawAt != nil {
+			text += " Thaws " + v.soon(*m.ThawAt) + "."
+		}
+		a.Text = append(a.Text, text)
+	}
+	var burns []string
+	if m.BurnMilli != nil {
+		burns = append(burns, slo.RateMilli(*m.BurnMilli)+" over 5\u202fmin")
+	}
+	if m.BurnHour != nil {
+		burns = append(burns, slo.RateMilli(*m.BurnHour)+" over 1\u202fh")
+	}
+	if len(burns) > 0 {
+		a.Text = append(a.Text, "Burns at "+strings.Join(burns, ", ")+".")
+	}
+	return a
+}
+
+func protectAnswer(sit now.Situation) Answer {
+	acts, idle := sit.Acting()
+	a := Answer{Big: slo.Count(int64(len(acts))), Small: "of " + slo.Count(int64(len(acts)+len(idle))) + " act", Lead: "Nothing needs to act"}
+	switch {
+	case len(acts) > 0:
+		a.Lead = sentence(acts[0].Text)
+		for _, p := range acts[1:min(len(acts), 3)] {
+			a.Text = append(a.Text, sentence(p.Text))
+		}
+	case sit.State == now.Hit:
+		a.Lead, a.Class = "Nothing acts now", "fg-emergency"
+	case sit.State == now.NoData:
+		a.Lead = "Nothing is known to act"
+	}
+	if len(idle) > 0 {
+		a.Text = append(a.Text, sentence(idle[0].Text))
+	}
+	if len(acts)+len(idle) == 0 {
+		a.Small = "act"
+	}
+	return a
+}
+
+// sentence begins with a capital and ends with a stop.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + strings.TrimSuffix(text[1:], ".") + "."
+}
+
+func causeRow(c now.Cause, running map[string]bool) CauseRow {
+	row := CauseRow{Rank: slo.Count(int64(c.Rank)), Kind: strings.ReplaceAll(string(c.Kind), "_", " "), Text: c.Text, Details: c.Details,
+		Explains: slo.Percent(c.ExplainedPPM), Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(clamp(float64(c.ExplainedPPM) / 10_000)), Label: slo.Percent(c.ExplainedPPM) + " of the failures"}}
+	switch c.Kind {
+	case now.AnExperiment:
+		row.Link = &Link{Name: "Run " + c.Subject, Href: runHref(c.Subject)}
+		row.Bar.Class = "f-chaos"
+		if running[c.Subject] {
+			row.Stop = runHref(c.Subject) + "/abort"
+		}
+	case now.ADependency:
+		row.Link = &Link{Name: c.Subject, Href: "/now?service=" + url.QueryEscape(c.Subject)}
+	case now.ALimit, now.AConcurrency, now.AShed, now.AMeasure:
+		row.Link = &Link{Name: "Limits", Href: "/breakers#limits"}
+	case now.AStorm:
+		row.Link = &Link{Name: "Retries", Href: "/retries"}
+	case now.AnInstance, now.ARack, now.AZone, now.AnUpstream:
+		row.Link = &Link{Name: "Breakers", Href: "/breakers"}
+	case now.ACode, now.ARoute, now.ACaller, now.ATenant:
+		row.Link = &Link{Name: "Failures", Href: serviceHref(c.Service) + "#recent"}
+	}
+	return row
+}
+
+func actRow(p now.Protection, chip Chip) ActRow {
+	kind := strings.ReplaceAll(p.Kind, "_", " ")
+	return ActRow{Chip: chip, Name: sentenceCase(kind), What: strings.TrimPrefix(strings.TrimPrefix(p.Text, kind), " ")}
+}
+
+func sentenceCase(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// shareRows leaves out a dimension that has one value alone: it says nothing.
+func shareRows(list []now.Share) (out []ShareRow) {
+	if len(list) < 2 {
+		return nil
+	}
+	for _, sh := range list {
+		out = append(out, ShareRow{Name: cmp.Or(sh.Value, "without a name"), Failures: slo.Percent(sh.HitsPPM), Traffic: slo.Percent(sh.TrafficPPM), Own: slo.Percent(sh.OwnPPM),
+			Bar: Bar{Class: "f-emergency", Size: "thin", Width: pos(clamp(float64(sh.HitsPPM) / 10_000)), Label: slo.Percent(sh.HitsPPM) + " of the failures"}})
+	}
+	return out
+}
+
+func happenedIcon(kind string) (icon, class string) {
+	switch kind {
+	case "onset":
+		return "s-emergency", "fg-emergency"
+	case "experiment":
+		return "s-chaos", "fg-chaos"
+	case "breaker":
+		return "b-open", "fg-emergency"
+	case "config":
+		return "e-config", "fg-unknown"
+	case "deploy":
+		return "e-deploy", "fg-unknown"
+	case "incident":
+		return "s-warn", "fg-warn"
+	}
+	return "e-log", "fg-unknown"
+}
+
+// openIncident is the most urgent open incident of the service.
+func (s *Server) openIncident(r *http.Request, v view, sit now.Situation) *IncidentLine {
+	list, err := s.cfg.Alerts.Incidents(r.Context(), alert.Question{Service: sit.Service, Open: true, Before: v.now.Add(time.Hour), Limit: 20})
+	if s.read(r.Context(), "Incidents", err) != "" || len(list) == 0 {
+		return nil
+	}
+	i := list[0]
+	for _, other := range list[1:] {
+		if other.Tier < i.Tier {
+			i = other // L1 before L2
+		}
+	}
+	line := &IncidentLine{ID: i.ID, Href: "/alerts/" + url.PathEscape(i.ID), Text: string(i.Tier) + ", " + string(i.Severity) + ", "}
+	switch {
+	case i.AckedBy != "":
+		line.Text += i.AckedBy + " looks after it"
+	default:
+		line.Text += "not acknowledged"
+		if s.cfg.MayLift(r) {
+			line.Ack = line.Href + "/ack"
+		}
+	}
+	return line
+}
