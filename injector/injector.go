@@ -135,6 +135,9 @@ type Assertion struct {
 	From  time.Time `json:",omitzero"`
 	Until time.Time `json:",omitzero"`
 	Rows  []Row     `json:",omitempty"`
+	// Weakness names what a failure shows, Right says what would be right.
+	Weakness string `json:",omitempty"`
+	Right    string `json:",omitempty"`
 	// late: events do not reach so far yet that nothing more could come.
 	late bool
 }

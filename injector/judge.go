@@ -67,7 +67,11 @@ func Judge(r Run, sc scenario.Scenario, o Observations) (Verdict, string, []Asse
 	var all []Assertion
 	for _, phase := range Phases(sc) {
 		for _, a := range phase.List {
-			all = append(all, assess(r, a, phase.Name, o))
+			x := assess(r, a, phase.Name, o)
+			if x.Result == Fail {
+				x.Weakness, x.Right = sc.Weakness(phase.Name, a)
+			}
+			all = append(all, x)
 		}
 	}
 	v, why := verdict(r, sc, o, all)

@@ -79,6 +79,9 @@ type assertionJSON struct {
 	N        int64  `json:"n"`
 	Result   Result `json:"result"`
 	Optional bool   `json:"optional,omitempty"`
+	// Weakness names what a failure shows, Right says what would be right.
+	Weakness string `json:"weakness,omitempty"`
+	Right    string `json:"right,omitempty"`
 	// Evidence is where to look for what the result rests on.
 	Evidence string    `json:"evidence"`
 	From     time.Time `json:"from,omitzero"`
@@ -176,7 +179,7 @@ func showRun(r Run) runJSON {
 func showAssertion(run string, a Assertion) assertionJSON {
 	out := assertionJSON{
 		ID: a.ID, Phase: a.Phase, Text: a.Text, Expected: a.Expected, Seen: a.Seen, N: a.N, Result: a.Result, Optional: a.Optional,
-		From: a.From, Until: a.Until, Evidence: "/api/v1/experiments/" + run + "/evidence/" + a.ID,
+		Weakness: a.Weakness, Right: a.Right, From: a.From, Until: a.Until, Evidence: "/api/v1/experiments/" + run + "/evidence/" + a.ID,
 	}
 	for _, r := range a.Rows {
 		out.Rows = append(out.Rows, rowJSON(r))

@@ -102,7 +102,7 @@ const plenty = 1_000_000_000
 func ruleOf(b breaker.Config) *scenario.BreakerRule {
 	out := &scenario.BreakerRule{
 		Off: b.Disabled || b.Observe, ErrorPPM: b.ErrorPPM, Above: b.Above, Window: b.Window, Windows: 1,
-		MinRequests: b.MinRequests, OpenFor: b.OpenFor,
+		MinRequests: b.MinRequests, OpenFor: b.OpenFor, SlowPPM: b.SlowPPM, SlowAfter: b.SlowAfter,
 	}
 	if b.Rule == breaker.Dual {
 		out.Row, out.And = b.Consecutive, b.Mode == breaker.And

@@ -71,6 +71,10 @@ type BreakerRule struct {
 	Windows     int64
 	MinRequests int64
 	OpenFor     time.Duration
+	// SlowPPM is the share of slow calls that opens it as failures do; 0: none does. A
+	// call is slow after SlowAfter.
+	SlowPPM   int64
+	SlowAfter time.Duration
 	// Never says why today's traffic could not trip it even if all of it failed; "":
 	// it could.
 	Never string

@@ -19,6 +19,7 @@ const (
 	DeadBrake   = "dead-brake"   // a stop condition out of reach
 	NoDuring    = "no-during"    // remark
 	CannotTrip  = "cannot_trip"  // the breaker does not open
+	SlowBlind   = "slow_blind"   // nor by calls that only come late
 	TooShort    = "too_short"    // for the breaker to open and try again
 	Cost        = "cost"         // more of the budget than is granted
 	Radius      = "radius"       // more than limits allow
@@ -38,7 +39,7 @@ const (
 
 // refusals are the codes that an author may accept.
 func refusals() []string {
-	return []string{CannotTrip, Cost, OverlapCode, NoFallback, NoMatch, AlertsAway, Unsafe, NoTarget, Young, NoOwner, NoRoute}
+	return []string{CannotTrip, SlowBlind, Cost, OverlapCode, NoFallback, NoMatch, AlertsAway, Unsafe, NoTarget, Young, NoOwner, NoRoute}
 }
 
 // Warning is what a run would probably not show, or do beside, told before it
@@ -151,7 +152,11 @@ func (c *check) breaker() {
 	if b == nil || s.Sample.PPM == 0 || c.will.TryFailPPM == 0 && !expects(s.During, Opened) {
 		return
 	}
-	if why := c.cannotTrip(b); why != "" {
+	if c.will.TryFailPPM == 0 && !b.Off && s.late() {
+		if why := c.slowBlind(b); why != "" {
+			c.refuse(false, SlowBlind, "the breaker of %s is expected to open, and %s", s.Target.Service, why)
+		}
+	} else if why := c.cannotTrip(b); why != "" {
 		if expects(s.During, Opened) {
 			c.refuse(false, CannotTrip, "the breaker of %s is expected to open, and %s", s.Target.Service, why)
 		} else {
@@ -165,6 +170,20 @@ func (c *check) breaker() {
 	if t := f.Retries * max(f.Layers, 1); t > 2 && f.Layers > 1 {
 		c.warn(Storm, "%d retries on each of %d hops multiply the traffic of a failing upstream", f.Retries, f.Layers)
 	}
+}
+
+// slowBlind says why calls that come late, and do not fail, leave the breaker closed.
+func (c *check) slowBlind(b *BreakerRule) string {
+	most := longest(c.s.Faults[0].Rule)
+	switch {
+	case b.SlowPPM == 0:
+		return fmt.Sprintf("calls are only %v late: it counts what fails, and nothing does (slow_after and slow_rate of the breaker)", most)
+	case b.SlowAfter > most:
+		return fmt.Sprintf("a call is slow to it after %v, and these are %v late", b.SlowAfter, most)
+	case c.s.Sample.PPM < b.SlowPPM:
+		return fmt.Sprintf("%s of calls are late, and it asks for %s", percent(c.s.Sample.PPM), percent(b.SlowPPM))
+	}
+	return ""
 }
 
 // cannotTrip says why the breaker stays closed, or "".
