@@ -93,7 +93,7 @@ func upstreamTLS(t *config.UpstreamTLS) (secured, error) {
 
 // listening is how connections of a configuration are taken.
 func listening(g config.Gateway) (front.Listening, error) {
-	l := front.Listening{HTTP1Only: g.HTTP1Only, Max: g.Connections.Max, PerAddress: g.Connections.PerAddress, Fast: g.Front == config.FrontAuto}
+	l := front.Listening{HTTP1Only: g.HTTP1Only, Max: g.Connections.Max, PerAddress: g.Connections.PerAddress, Fast: g.Front != config.FrontStandard}
 	if g.TLS == nil {
 		return l, nil
 	}

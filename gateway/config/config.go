@@ -58,7 +58,7 @@ type Gateway struct {
 	// HTTP1Only refuses HTTP/2, which clients may else speak: by ALPN, or without
 	// TLS by prior knowledge.
 	HTTP1Only bool `json:"http1_only,omitempty"`
-	// Front says which face takes plain HTTP/1.1; "" is the standard one.
+	// Front says which face takes plain HTTP/1.1; "" is auto.
 	Front       string      `json:"front,omitempty"`
 	Connections Connections `json:"connections,omitzero"`
 	Spool       Spool       `json:"spool"`

@@ -8,13 +8,13 @@ import (
 	"breakwater/internal/conf"
 )
 
-// TestFront: the face of the listener is one of two, and the standard one is the
-// same configuration whether it is written or not.
+// TestFront: the face of the listener is one of two, and auto is the same
+// configuration whether it is written or not.
 func TestFront(t *testing.T) {
 	for _, tt := range []struct{ line, want, mistake string }{
 		{"", "", ""},
-		{"front: standard\n", "", ""},
-		{"front: auto\n", config.FrontAuto, ""},
+		{"front: standard\n", config.FrontStandard, ""},
+		{"front: auto\n", "", ""},
 		{"front: fast\n", "", "gw.yaml:4:8: front: must be"},
 	} {
 		var log conf.Log

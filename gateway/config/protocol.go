@@ -45,7 +45,7 @@ func parseListener(m *conf.Map, g *Gateway) {
 		secure.Done()
 	}
 	g.HTTP1Only, _ = m.Get("http1_only").Bool(false)
-	if g.Front = m.Get("front").Enum("", FrontAuto, FrontStandard); g.Front == FrontStandard {
+	if g.Front = m.Get("front").Enum("", FrontAuto, FrontStandard); g.Front == FrontAuto {
 		g.Front = "" // written or not, it is the same configuration
 	}
 	caps := m.Get("connections").Map()

@@ -170,7 +170,7 @@ func startSlow(t *testing.T) (pid int, address string) {
 func serveSlow(t *testing.T) {
 	var f *front.Front
 	f = front.New(front.Config{
-		Log: slog.New(slog.DiscardHandler), Listening: func() front.Listening { return front.Listening{Max: 1 << 20} },
+		Log: slog.New(slog.DiscardHandler), Listening: func() front.Listening { return front.Listening{Max: 1 << 20, Fast: true} },
 		Service: exchange.Func(func(x *exchange.Exchange) error {
 			s := strconv.FormatInt(f.Stats().Open, 10)
 			x.Response.Status, x.Response.Length, x.Response.Body = 200, int64(len(s)), text(s)
