@@ -30,9 +30,12 @@ type releases struct {
 // the evaluator: statuses is called only once control runs.
 func (c *control) newReleases(statuses func() []slo.Status) releases {
 	book := freeze.NewBook(withFindings{c.store}, c.log)
+	alerts := alert.New(alert.Config{Source: evaluation(statuses), Ledger: c.store, Outbox: c.store, Sender: alert.Sender{Pages: c.pagesAt}, Log: c.log})
 	return releases{
 		book: book, protector: freeze.NewProtector(evaluation(statuses), book, c.store, c.log),
-		alerts: alert.New(alert.Config{Source: evaluation(statuses), Ledger: c.store, Outbox: c.store, Sender: alert.Sender{Pages: env("PAGES", "")}, Log: c.log}),
+		assigner: &freeze.Assigner{Source: evaluation(statuses), Book: book, Ledger: c.store},
+		alerts:   alerts, asker: &alert.Asker{Queries: alerts.Queries, Keep: c.store.AddFact, Log: c.log},
+		firing: &firing{}, hear: c.store.Firing,
 	}
 }
 
