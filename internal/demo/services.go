@@ -104,6 +104,10 @@ func (s *Shop) createOrder(w http.ResponseWriter, r *http.Request) {
 	}
 	id := r.Header.Get(idHeader)
 	out := map[string]any{"id": pick("order", id, 1_000_000), "sku": sku, "stock": "reserved"}
+	if !s.orders.first(r.Header.Get(keyHeader)) {
+		reply(w, http.StatusOK, map[string]any{"id": out["id"], "sku": sku, "stock": "as ordered before"})
+		return
+	}
 	if !s.call(r, "inventory-reserve", "/inventory/reserve", map[string]any{"sku": sku}) {
 		out["stock"] = "to be confirmed"
 	}

@@ -53,6 +53,7 @@ type Shop struct {
 	modes   map[string]*atomic.Pointer[Mode] // fixed keys
 	servers []*instance
 	client  *http.Client
+	orders  orders
 }
 
 type instance struct {

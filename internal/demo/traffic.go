@@ -207,6 +207,9 @@ func (r request) send(ctx context.Context, client *http.Client, base string, a *
 		return err
 	}
 	req.Header.Set(idHeader, r.id)
+	if r.route == "order-create" {
+		req.Header.Set(keyHeader, r.id)
+	}
 	req.Header.Set("X-Request-Id", cmp.Or(r.trace, r.id))
 	req.Header.Set("X-Caller", r.caller)
 	req.Header.Set("User-Agent", "breakwater-demo/"+r.caller)
