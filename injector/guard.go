@@ -106,7 +106,7 @@ const expectedLeast = 10
 func mute(sc scenario.Scenario, v View) (Stop, bool) {
 	r := v.Run
 	usual := r.InjectAt.Sub(r.BaselineAt)
-	if r.InjectAt.IsZero() || v.Now.Sub(r.InjectAt) < LeaseFor || usual <= 0 {
+	if r.InjectAt.IsZero() || usual <= 0 {
 		return Stop{}, false
 	}
 	for _, c := range sc.Stop {

@@ -177,6 +177,36 @@ func TestChaos_B4_engineLost(t *testing.T) {
 	}
 }
 
+// The same of one that waits between two probes.
+func TestChaos_B4_engineLostBetweenProbes(t *testing.T) {
+	d := newDrill(t)
+	e, g := d.engine(nil), newGateway("gw")
+	g.badPer = 10
+	d.poll(e, g)
+	s := d.probing(e, d.seek(e).ID, 0, injector.Recovering, g)
+	d.turn("points", "gw", "", d.at, "closed", "open")
+	for len(s.Probes) == 0 {
+		d.second(e, g)
+		var err error
+		s, err = d.Search(t.Context(), s.ID)
+		d.must(err)
+		if d.at.Sub(s.StartedAt) > 5*time.Minute {
+			t.Fatalf("the first probe never ended: %+v", s)
+		}
+	}
+	d.turn("points", "gw", "", d.at, "open", "closed")
+	d.pass(injector.LeaseFor + time.Second)
+	other := d.engine(nil)
+	done := d.found(other, s.ID, g)
+	if done.Reason != string(injector.ByEngine) || len(done.Probes) != 1 {
+		t.Errorf("%s %s after %d probes, want engine_lost after one", done.Verdict, done.Reason, len(done.Probes))
+	}
+	// Who had it writes no more.
+	if err := d.SaveSearch(t.Context(), s); !errors.Is(err, injector.ErrFenced) {
+		t.Errorf("the old owner's write gave %v", err)
+	}
+}
+
 func TestChaos_B4_isStopped(t *testing.T) {
 	for _, tt := range []struct {
 		how    string
@@ -225,7 +255,9 @@ func TestChaos_B4_coolsDownAndAffords(t *testing.T) {
 	for range 20 {
 		d.second(e, g)
 	}
-	if s, _ = d.Search(t.Context(), id); len(s.Probes) != 1 || s.Run != "" {
+	runs, err := d.Runs(t.Context(), 100)
+	d.must(err)
+	if s, _ = d.Search(t.Context(), id); len(s.Probes) != 1 || s.Run != "" || len(runs) != 1 {
 		t.Fatalf("it goes on over an open breaker: %+v", s)
 	}
 	d.turn("points", "gw", "", d.at, "open", "closed")
