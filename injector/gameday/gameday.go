@@ -110,7 +110,10 @@ type Config struct {
 	Readiness func(ctx context.Context, service string) ([]readiness.Answer, error)
 	// Findings lists those of a service, for the report; nil: none.
 	Findings func(ctx context.Context, f finding.Filter) ([]finding.Finding, error)
-	Log      *slog.Logger
+	// File draws findings from a run that has ended, once; nil: nothing does. A game
+	// day is over only then, so that its report holds them.
+	File func(ctx context.Context, r injector.Run) error
+	Log  *slog.Logger
 }
 
 // Desk is where game days are looked after.

@@ -102,6 +102,14 @@ func (d *Desk) guard(ctx context.Context, h Held, now time.Time) error {
 		return err
 	}
 	if !slices.ContainsFunc(runs, func(r injector.Run) bool { return !r.State.Ended() }) {
+		for _, r := range runs {
+			if d.cfg.File == nil {
+				break
+			}
+			if err := d.cfg.File(ctx, r); err != nil {
+				return err
+			}
+		}
 		return d.cfg.Ledger.EndDay(ctx, h.ID, now)
 	}
 	g, err := parse(h.Text)
