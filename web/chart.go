@@ -24,6 +24,7 @@ type Chart struct {
 	Below                      string // the area under a target, where the line is under it
 	Proj                       string // where the line would go
 	Now                        string // the instant after which nothing is known
+	Frozen                     []Stretch
 	Columns                    []string
 	Rows                       []Row
 	Legend                     []Key
@@ -75,6 +76,8 @@ type spec struct {
 	Below *float64     `json:"below,omitempty"`
 	Proj  [][2]float64 `json:"proj,omitempty"` // instants in seconds, values
 	Now   int64        `json:"now,omitempty"`
+	// Frozen are spans in which releases were frozen.
+	Frozen [][2]int64 `json:"frozen,omitempty"`
 }
 
 type series struct {

@@ -2,6 +2,10 @@ package web
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
 	"time"
 
 	"breakwater/slo"
@@ -12,7 +16,7 @@ import (
 // pages gives a config what the newer pages read.
 func (h *house) pages(cfg *Config) {
 	cfg.Situations = &now.Desk{Ledger: h, Source: h, Clock: func() time.Time { return h.now }}
-	cfg.Alerts = h
+	cfg.Alerts, cfg.Promises = h, h
 }
 
 // NowEvidence is the outage of the mock page: order fails since 14:19 because of a
@@ -103,4 +107,15 @@ func (h *house) incidents() []alert.Incident {
 	}
 	return []alert.Incident{{ID: "i-207", Service: "coupon", Env: "production", Class: alert.Errors, Tier: alert.L1, Severity: alert.Page,
 		Title: "error budget of coupon-availability burns at 280× over 5 min", OpenedAt: h.now.Add(-7 * time.Minute), LastSeen: h.now.Add(-time.Second), Told: alert.Page, Notified: 1}}
+}
+
+func request(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
+
+func parse(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

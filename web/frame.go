@@ -38,6 +38,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 	p.Nav = []Link{
 		{Name: "Now", Href: "/now", Icon: "now"},
 		{Name: "Overview", Href: "/", Icon: "grid"},
+		{Name: "SLOs", Href: "/slos", Icon: "slo", Head: "Reliability"},
 		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
@@ -45,8 +46,8 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 	p.Phone = []Link{
 		{Name: "Now", Href: "/now", Icon: "now"},
 		{Name: "Overview", Href: "/", Icon: "grid"},
+		{Name: "SLOs", Href: "/slos", Icon: "slo"},
 		{Name: "Runs", Href: "/runs", Icon: "play"},
-		{Name: "Gate", Href: "/gate", Icon: "gate"},
 		{Name: "More", Href: "/menu", Icon: "more"},
 	}
 	for _, links := range [][]Link{p.Nav, p.Phone} {
@@ -182,7 +183,7 @@ func with(r *http.Request, key, value string) string {
 		q.Set(key, value)
 	}
 	for k := range q {
-		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env"}, k) {
+		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env", "target", "window"}, k) {
 			q.Del(k)
 		}
 	}

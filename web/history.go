@@ -61,30 +61,41 @@ func (v view) reach(st slo.Status) time.Duration {
 
 // history fills the two charts over time. With the database away they say so.
 func (s *Server) history(r *http.Request, v view, st slo.Status, runs []injector.Run, page *serviceView) {
+	var h rangeCount
+	h, page.Ranges, page.ChartTrouble = s.counted(r, v, st)
+	if page.ChartTrouble != "" {
+		return
+	}
+	page.Burndown = v.burndown(h.axis, h.step, st, h.points, overlays{runs: runs})
+	page.Bars = v.bars(h.axis, h.step, h.points, runs)
+}
+
+// rangeCount is what was counted over the range that was asked for.
+type rangeCount struct {
+	axis
+	step   time.Duration
+	points []slo.Point
+}
+
+func (s *Server) counted(r *http.Request, v view, st slo.Status) (h rangeCount, links []Link, trouble string) {
 	o := st.Objective
 	chosen := chooseRange(r.URL.Query().Get("r"), v.reach(st), o.Window)
 	for i, c := range ranges {
 		if c.back <= o.Window || i == 0 {
-			page.Ranges = append(page.Ranges, Link{Name: slo.Span(c.back), Href: with(r, "r", c.key), Here: i == chosen})
+			links = append(links, Link{Name: slo.Span(c.back), Href: with(r, "r", c.key), Here: i == chosen})
 		}
 	}
 	c := ranges[chosen]
-	to := v.now.Truncate(time.Minute).Add(time.Minute)
-	from := to.Add(-c.back)
-	points, err := s.cfg.Ledger.Points(r.Context(), o.ID, from, to, c.step)
+	h.step, h.to = c.step, v.now.Truncate(time.Minute).Add(time.Minute)
+	h.from = h.to.Add(-c.back)
+	points, err := s.cfg.Ledger.Points(r.Context(), o.ID, h.from, h.to, c.step)
 	// The running step may end in the future; that nothing is known of it yet is
 	// no gap.
-	points = slices.DeleteFunc(slices.Clone(points), func(p slo.Point) bool { return p.NoData && p.At.After(v.now) })
-	if page.ChartTrouble = s.read(r.Context(), "The history", err); err != nil {
-		return
+	h.points = slices.DeleteFunc(slices.Clone(points), func(p slo.Point) bool { return p.NoData && p.At.After(v.now) })
+	if trouble = s.read(r.Context(), "The history", err); trouble == "" && len(h.points) == 0 {
+		trouble = "No step of this range has been counted yet."
 	}
-	if len(points) == 0 {
-		page.ChartTrouble = "No step of this range has been counted yet."
-		return
-	}
-	a := axis{from: from, to: to}
-	page.Burndown = v.burndown(a, c.step, st, points, runs)
-	page.Bars = v.bars(a, c.step, points, runs)
+	return h, links, trouble
 }
 
 // tooEarly is how many points from the first rest on less than a tenth of the
@@ -111,7 +122,7 @@ func tooEarly(o slo.Objective, points []slo.Point) int {
 	return early
 }
 
-func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.Point, runs []injector.Run) *Chart {
+func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.Point, over overlays) *Chart {
 	at, left, low := make([]time.Time, len(points)), make([]float64, len(points)), 0.0
 	early := tooEarly(st.Objective, points)
 	for i, p := range points {
@@ -135,8 +146,13 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	c.Gaps = a.gaps(at, left, step)
 	sp := spec{Unit: "%", From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks,
 		Series: []series{{Label: "Budget left", Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
-	v.bandsOf(a, runs, c, &sp)
+	v.bandsOf(a, over.runs, c, &sp)
+	v.mark(a, c, &sp, over.marks...)
+	v.freezes(a, over.frozen, c, &sp)
 	policy := slo.DefaultPolicy()
+	if over.policy != nil {
+		policy = *over.policy
+	}
 	for _, l := range []struct {
 		ppm         int64
 		class, text string
@@ -155,6 +171,7 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	for i := len(points) - 1; i >= 0; i-- {
 		if !math.IsNaN(left[i]) {
 			c.Dots = []Dot{{pos(a.x(at[i])), pos(a.y(left[i]))}}
+			v.project(a, st, at[i], left[i], c, &sp)
 			break
 		}
 	}
@@ -175,6 +192,12 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	c.Legend = []Key{{Class: "c1", Text: "budget left", Line: true}}
 	if len(c.Bands) > 0 {
 		c.Legend = append(c.Legend, Key{Class: "band", Text: "experiment"})
+	}
+	if len(c.Frozen) > 0 {
+		c.Legend = append(c.Legend, Key{Class: "f-frozen", Text: "releases frozen"})
+	}
+	if c.Proj != "" {
+		c.Legend = append(c.Legend, Key{Class: "c1 proj", Text: "pace of the last hour, expiries counted", Line: true})
 	}
 	if len(c.Gaps) > 0 {
 		text := "no data"

@@ -39,7 +39,7 @@ func parsePages(a *assets) (*pages, error) {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}
 	p := &pages{set: map[string]*template.Template{}}
-	for _, name := range []string{"overview", "now", "service", "gamedays", "runs", "run", "gate", "menu", "trouble"} {
+	for _, name := range append(morePages(), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble") {
 		t, err := base.Clone()
 		if err == nil {
 			t, err = t.ParseFS(templateFiles, "templates/"+name+".html")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"breakwater/slo"
 )
 
 // Server renders the pages. It is safe for concurrent use.
@@ -16,6 +18,9 @@ type Server struct {
 	assets *assets
 	pages  *pages
 	hub    *hub
+	// What takes long to look back at.
+	portions memo[[]slo.Portion]
+	replays  memo[slo.Backtest]
 }
 
 // New parses the templates and reads the assets; it fails only on a mistake in
@@ -24,11 +29,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Ledger == nil || cfg.Drills == nil || cfg.Gate == nil {
 		return nil, fmt.Errorf("web needs a ledger, drills and a gate")
 	}
-	if cfg.Situations == nil || cfg.Alerts == nil {
-		return nil, fmt.Errorf("web needs situations and alerts")
-	}
-	if cfg.Covers == nil {
-		cfg.Covers = func(*http.Request, string) bool { return true }
+	if err := cfg.whole(); err != nil {
+		return nil, err
 	}
 	if cfg.Zone == nil {
 		cfg.Zone = time.UTC
@@ -59,7 +61,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, assets: a, pages: p, hub: newHub()}, nil
+	return &Server{cfg: cfg, assets: a, pages: p, hub: newHub(),
+		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100}}, nil
 }
 
 // Handler serves every page, the assets under /static/ and the stream.
@@ -71,7 +74,7 @@ func (s *Server) Handler() http.Handler {
 	r.Group(func(r chi.Router) {
 		r.Use(compressed)
 		r.Get("/", s.overview)
-		r.Get("/now", s.nowPage)
+		s.moreRoutes(r)
 		r.Get("/services/{service}", s.service)
 		r.Get("/gamedays", s.gamedays)
 		r.Get("/runs", s.runs)

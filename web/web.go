@@ -62,6 +62,7 @@ type Config struct {
 	Gate       Gate
 	Situations Situations
 	Alerts     Alerts
+	Promises   Promises
 	Env        string         // shown before the page name; "" is "default"
 	Zone       *time.Location // of the times on pages; nil is UTC
 	// Now is the clock of the pages; nil is time.Now.
@@ -74,6 +75,8 @@ type Config struct {
 	// MayLift reports whether who sent a request may lift a halt: anybody who reads
 	// may stop everything, but starting again takes more. nil: nobody may.
 	MayLift func(*http.Request) bool
+	// PolicyFor is the freeze policy of a service; nil: the default one of all.
+	PolicyFor func(service, env string) slo.Policy
 	// Covers reports whether who sent a request may see a service; nil: all may be seen.
 	Covers func(r *http.Request, service string) bool
 	// Heartbeat is the pause between comments on a silent stream; 0 is 15 s.

@@ -175,12 +175,11 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		Preflight: c.preflight, Route: c.route, Core: c.core, Alerts: c.alerts, Owns: c.owns, Worse: c.worse,
 	})
 	c.days = c.newDays()
-	pages, err := web.New(web.Config{
+	pages, err := web.New(c.looking(web.Config{
 		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo, c.releases.book}, Env: c.set.env, Zone: zone,
-		Situations: c.situations, Alerts: c.store, Covers: func(r *http.Request, service string) bool { return auth.From(r.Context()).Covers(service) },
 		MayLift: func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Operator) },
 		Hosts:   c.opt.hosts, Actor: func(r *http.Request) string { return auth.From(r.Context()).Name }, Log: c.log,
-	})
+	}))
 	if err != nil {
 		return err
 	}

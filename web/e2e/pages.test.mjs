@@ -12,11 +12,14 @@ const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.
 let browser;
 let service = '';
 let run = '';
+let slo = '';
 before(async () => {
   browser = await launch();
   const page = await browser.newPage();
   await page.goto(base + '/');
   service = await page.locator('.svc').first().getAttribute('href', { timeout: 5000 });
+  await page.goto(base + '/slos');
+  slo = await page.locator('main tbody th a').first().getAttribute('href', { timeout: 5000 });
   await page.goto(base + '/runs');
   run = await page.locator('main tbody th a').first().getAttribute('href', { timeout: 1000 }).catch(() => '');
   await page.close();
@@ -29,6 +32,9 @@ const pages = () => [
   { name: 'overview as a table', path: '/?view=table', has: ['main table tbody tr'] },
   { name: 'service', path: service, has: ['#budget .huge', '#budget .bar', '#explain table tbody tr', 'bw-chart figure', '#recent'] },
   { name: 'now', path: '/now', has: ['#answers .huge', 'main h2:has-text("Likely causes")', 'main h2:has-text("All services")', '#explain table tbody tr'] },
+  { name: 'SLOs', path: '/slos', has: ['main table tbody tr .chip', 'main table .bar'] },
+  { name: 'SLO', path: slo, has: ['#budget .huge', '#spent', '#whatif select', 'bw-chart figure', '#explain table tbody tr'] },
+  { name: 'SLO, what if', path: slo + (slo.includes('?') ? '&' : '?') + 'target=99.5&window=7d', has: ['#whatif table tbody tr'] },
   { name: 'game days', path: '/gamedays', has: ['main h1:has-text("Game days")'] },
   { name: 'runs', path: '/runs', has: ['main h1:has-text("Runs")'] },
   { name: 'gate', path: '/gate', has: ['main table tbody tr', 'text=breakwater gate'] },

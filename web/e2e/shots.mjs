@@ -6,12 +6,15 @@ const dir = process.argv[2] || 'shots';
 const only = process.argv[3];
 await mkdir(dir, { recursive: true });
 const browser = await launch();
-const pages = { now: '/now', overview: '/', table: '/?view=table', service: process.env.SERVICE || '/services/order', gamedays: '/gamedays', runs: '/runs', gate: '/gate', menu: '/menu' };
+const pages = { now: '/now', overview: '/', slos: '/slos', table: '/?view=table', service: process.env.SERVICE || '/services/order', gamedays: '/gamedays', runs: '/runs', gate: '/gate', menu: '/menu' };
 
 const first = await browser.newPage();
 await first.goto(base + '/runs');
 const run = await first.locator('main tbody a[href^="/runs/"]').first().getAttribute('href', { timeout: 2000 }).catch(() => null);
 if (run) pages.run = run;
+await first.goto(base + '/slos');
+const slo = await first.locator('main tbody th a').first().getAttribute('href', { timeout: 2000 }).catch(() => null);
+if (slo) pages.slo = slo;
 await first.close();
 
 for (const [name, path] of Object.entries(pages)) {

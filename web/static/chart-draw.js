@@ -5,7 +5,7 @@
  * @typedef {{value: number, class: string, text: string}} Limit
  * @typedef {{unit: string, from: number, to: number, min: number, max: number, ticks: number[],
  *   series: {label: string, color: string, area?: boolean, dash?: number[]}[], bands: [number, number][], limits: Limit[],
- *   marks?: {at: number, text: string, kind: string}[], below?: number, proj?: [number, number][], now?: number}} Spec
+ *   marks?: {at: number, text: string, kind: string}[], below?: number, proj?: [number, number][], now?: number, frozen?: [number, number][]}} Spec
  */
 
 /**
@@ -182,9 +182,10 @@ function limits(u, { spec, look, sans }) {
     ctx.stroke();
     ctx.font = `${11 * r}px ${sans}`;
     ctx.fillStyle = look.text[limit.class];
-    ctx.textBaseline = 'bottom';
+    const high = y - 15 * r < bbox.top;
+    ctx.textBaseline = high ? 'top' : 'bottom';
     ctx.textAlign = 'left';
-    ctx.fillText(limit.text, bbox.left + 4 * r, y - 3 * r);
+    ctx.fillText(limit.text, bbox.left + 4 * r, y + (high ? 4 : -3) * r);
   }
   ctx.restore();
 }
@@ -238,7 +239,12 @@ function over(u, { spec, look, sans }) {
     const left = x > bbox.left + bbox.width * 0.7;
     ctx.fillStyle = look.mark;
     ctx.textAlign = left ? 'right' : 'left';
-    if (text) ctx.fillText(text, x + (left ? -6 : 6) * r, bbox.top + 2 * r);
+    if (text && bbox.width > 480 * r) ctx.fillText(text, x + (left ? -6 : 6) * r, bbox.top + 8 * r);
+  }
+  ctx.fillStyle = look.frozen;
+  for (const [from, to] of spec.frozen || []) {
+    const x = (/** @type {number} */ at) => Math.min(Math.max(u.valToPos(at, 'x', true), bbox.left), bbox.left + bbox.width);
+    ctx.fillRect(x(from), bbox.top, Math.max(x(to) - x(from), 2 * r), 5 * r);
   }
   if (spec.now) upright(spec.now, look.now, 1.5);
   if (spec.proj?.length) {

@@ -1,0 +1,34 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"breakwater/slo"
+)
+
+// morePages are the templates of the pages that look into traffic and promises.
+func morePages() []string { return []string{"now", "slos", "slo"} }
+
+// moreRoutes are where they stand.
+func (s *Server) moreRoutes(r chi.Router) {
+	r.Get("/now", s.nowPage)
+	r.Get("/slos", s.slos)
+	r.Get("/slos/{id}", s.slo)
+}
+
+// whole fills what may be left out, and refuses what may not.
+func (c *Config) whole() error {
+	if c.Situations == nil || c.Alerts == nil || c.Promises == nil {
+		return errors.New("web needs situations, alerts and promises")
+	}
+	if c.Covers == nil {
+		c.Covers = func(*http.Request, string) bool { return true }
+	}
+	if c.PolicyFor == nil {
+		c.PolicyFor = func(string, string) slo.Policy { return slo.DefaultPolicy() }
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"breakwater/slo"
+	"breakwater/slo/report"
+)
+
+// WhatIf is another promise, replayed over what was counted.
+type WhatIf struct {
+	Targets, Windows []Choice
+	Custom           string
+	Asked            bool
+	Trouble          string
+	Rows             []WhatIfRow
+	Note             string
+}
+
+// Choice is an option of a form.
+type Choice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// WhatIfRow sets one figure beside what it would have been.
+type WhatIfRow struct {
+	Name     string
+	Is, Then string
+	IsChip   *Chip
+	ThenChip *Chip
+}
+
+func whatIfTargets() []string { return []string{"99", "99.5", "99.9", "99.95", "99.98", "99.99"} }
+func whatIfWindows() []string { return []string{"1d", "7d", "28d", "30d", "90d"} }
+
+// whatIf offers other targets and windows, and replays the one that was asked for.
+// Both sides are replays of the same counts, so that they can be compared.
+func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
+	o := st.Objective
+	if o.Spec().Indicator.Kind == slo.Composite || st.Budget.NoData {
+		return
+	}
+	q := r.URL.Query()
+	target, window := strings.TrimSuffix(strings.TrimSpace(q.Get("target")), "%"), q.Get("window")
+	w := &WhatIf{Asked: target != "" || window != ""}
+	page.WhatIf = w
+	now := slo.TargetPercent(o.TargetPPB)
+	targets := whatIfTargets()
+	for _, t := range []string{now, target} {
+		if t != "" && !slices.Contains(targets, t) {
+			targets = append(targets, t)
+		}
+	}
+	slices.SortFunc(targets, func(a, b string) int {
+		x, _ := slo.ParseTarget(a)
+		y, _ := slo.ParseTarget(b)
+		return int((x - y) / 1000)
+	})
+	for _, t := range targets {
+		text := t + "\u202f%"
+		if t == now {
+			text += ", as it is"
+		}
+		w.Targets = append(w.Targets, Choice{t, text, t == target || target == "" && t == now})
+	}
+	has := slo.Window(o.Window)
+	windows := whatIfWindows()
+	if !slices.Contains(windows, has) {
+		windows = append(windows, has)
+	}
+	for _, k := range windows {
+		span, _ := report.Span(k)
+		text := slo.Span(span) + " rolling"
+		if k == has {
+			text += ", as it is"
+		}
+		w.Windows = append(w.Windows, Choice{k, text, k == window || window == "" && k == has})
+	}
+	if !w.Asked {
+		return
+	}
+	other := o
+	if target != "" {
+		ppb, err := slo.ParseTarget(target)
+		if err != nil {
+			w.Trouble = "The target " + err.Error() + "."
+			return
+		}
+		other.TargetPPB = ppb
+	}
+	if window != "" && window != has {
+		d, err := report.Span(window)
+		if err != nil || d < time.Hour || d > 366*24*time.Hour || d%time.Minute != 0 {
+			w.Trouble = "The window must be 1h to 366d in whole minutes, such as 28d; got " + window + "."
+			return
+		}
+		other = rolling(other, d)
+	}
+	is, errIs := s.replay(r, v, o, st)
+	then, err := s.replay(r, v, other, st)
+	if err = errors.Join(errIs, err); err != nil {
+		w.Trouble = "This promise cannot be replayed: " + err.Error() + "."
+		if !errors.Is(err, slo.ErrTerms) {
+			w.Trouble = s.read(r.Context(), "The replay", err)
+		}
+		return
+	}
+	w.Rows = compare(o, other, is, then)
+	w.Note = "Both replayed over " + slo.Span(is.To.Sub(is.From)) + " in steps of " + slo.Span(is.Step) + ": " + slo.Count(is.Bad) + " failures of " + slo.Count(is.Valid) + "."
+}
+
+func (s *Server) replay(r *http.Request, v view, o slo.Objective, st slo.Status) (slo.Backtest, error) {
+	key := o.ID + "\x00" + st.Env + "\x00" + slo.TargetPercent(o.TargetPPB) + "\x00" + o.Window.String()
+	b, _, err := s.replays.get(key, v.now, func() (slo.Backtest, error) {
+		return s.cfg.Promises.Backtest(r.Context(), o, s.cfg.PolicyFor(o.Service, st.Env), st.Env, st.From, st.DataUntil)
+	})
+	return b, err
+}
+
+func compare(o, other slo.Objective, is, then slo.Backtest) []WhatIfRow {
+	ends := func(b slo.Backtest) string {
+		if b.End.NoData {
+			return "no data"
+		}
+		return slo.Percent(b.End.RemainingPPM)
+	}
+	level := func(b slo.Backtest) *Chip {
+		worst := Chip{}
+		for _, l := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal, slo.Unknown} {
+			if b.Levels[l] > 0 {
+				worst = levelChip(l, false)
+				break
+			}
+		}
+		return &worst
+	}
+	pages := func(b slo.Backtest) string {
+		n := 0
+		for _, f := range b.Fires {
+			if f.Severity == "page" {
+				n++
+			}
+		}
+		return slo.Count(int64(n))
+	}
+	frozen := func(b slo.Backtest) string {
+		if b.Freezes == 0 {
+			return "none"
+		}
+		return slo.Count(int64(b.Freezes)) + ", " + slo.Span(b.Levels[slo.Frozen])
+	}
+	return []WhatIfRow{
+		{Name: "Target", Is: slo.Target(o.TargetPPB), Then: slo.Target(other.TargetPPB)},
+		{Name: "Window", Is: slo.Span(o.Window), Then: slo.Span(other.Window)},
+		{Name: "Budget left", Is: ends(is), Then: ends(then)},
+		{Name: "Most ever spent", Is: slo.SpentPercent(is.WorstPPM), Then: slo.SpentPercent(then.WorstPPM)},
+		{Name: "Worst state", IsChip: level(is), ThenChip: level(then)},
+		{Name: "Freezes", Is: frozen(is), Then: frozen(then)},
+		{Name: "Calls at night", Is: pages(is), Then: pages(then)},
+	}
+}
+
+// rolling is o over a rolling window of d.
+func rolling(o slo.Objective, d time.Duration) slo.Objective {
+	o.Window = d
+	if o.Terms != nil && o.Terms.Calendar != nil {
+		terms := *o.Terms
+		terms.Calendar, terms.Planned = nil, 0
+		o.Terms = &terms
+	}
+	return o
+}
