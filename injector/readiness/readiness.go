@@ -131,7 +131,7 @@ func Assess(f Facts) []Answer {
 	}
 	for i := range out {
 		out[i].ByHand = ByHand(out[i].ID)
-		if out[i].ByHand {
+		if out[i].ByHand && out[i].State == Unknown { // what is plainly not so stays so
 			given(&out[i], f)
 		}
 	}
