@@ -65,9 +65,12 @@ type second struct {
 	text string
 }
 
-func (d *date) text() string {
-	t := time.Now()
-	if now := d.now.Load(); now != nil && now.unix == t.Unix() {
+// text is the field at t, when the answer's head came; zero: now.
+func (d *date) text(t time.Time) string {
+	if t.IsZero() {
+		t = time.Now()
+	}
+	if now := d.now.Load(); now != nil && now.unix >= t.Unix() {
 		return now.text
 	}
 	now := &second{t.Unix(), t.UTC().Format(http.TimeFormat)}

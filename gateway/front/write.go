@@ -29,7 +29,7 @@ func (f *Front) write(x *exchange.Exchange, c *conn, last bool) error {
 	}
 	lent := pool.Get().(*[]byte)
 	defer pool.Put(lent)
-	out := h1.AppendHead((*lent)[:0], res.Status, &res.Head, f.date.text(), length, last)
+	out := h1.AppendHead((*lent)[:0], res.Status, &res.Head, f.date.text(x.HeadAt), length, last)
 	defer c.arm(0)
 	switch {
 	case bodiless || res.Body == nil:
