@@ -3,8 +3,6 @@ package store_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -310,55 +308,58 @@ func TestSearchByAPI(t *testing.T) {
 	}
 }
 
-// Class C needs two people, one of whom speaks for the service, and none of them the
-// author; what they agree to is one content.
-func TestApprovalsOfClassC(t *testing.T) {
+// A system that is not well at rest is waited for: its baselines are no probes.
+func TestChaos_B4_waitsForTheBand(t *testing.T) {
 	d := newDrill(t)
-	var who string
-	e := injector.New(injector.Config{Ledger: d, Env: "prod", Log: slog.New(slog.DiscardHandler), Core: func(s string) bool { return s == "points" },
-		Actor: func(context.Context) string { return who }, Owns: func(context.Context, string) bool { return who == "olga" }})
-	g := newGateway("gw")
+	e, g := d.engine(nil), newGateway("gw")
 	d.poll(e, g)
-	m := mux(e)
-	begin := func(document string) injector.Run {
-		t.Helper()
-		r, _, err := e.Desk().Start(t.Context(), "", document, "anna")
-		d.must(err)
-		return r
+	s := d.probing(e, d.seek(e).ID, 0, injector.Recovering, g)
+	for range 40 { // nobody calls: nothing shows that the promises hold
+		d.pass(time.Second)
+		d.poll(e, g)
+		d.tick(e)
+		d.poll(e, g)
 	}
-	agree := func(id, by, hash string) int {
-		who = by
-		return ask(m, "POST", "/api/v1/experiments/"+id+"/approve", "application/json", fmt.Sprintf(`{"hash":%q}`, hash)).Code
+	runs, err := d.Runs(t.Context(), 100)
+	d.must(err)
+	s, err = d.Search(t.Context(), s.ID)
+	d.must(err)
+	if s.Ended() || len(s.Probes) > 1 || len(runs) < 4 {
+		t.Fatalf("after 40 s without traffic: %d probes, %d runs, %s", len(s.Probes), len(runs), s.Why)
 	}
-	agreed := slowPoints + "accept: [no_match, no_baseline]\n"
-	r := begin(agreed)
-	if r.State != injector.PendingApproval || r.Class != injector.ClassC || r.Needs != 2 {
-		t.Fatalf("%s, class %q, needs %d; want it to wait for two", r.State, r.Class, r.Needs)
+	if s = d.found(e, s.ID, g); s.Verdict != search.Holds {
+		t.Errorf("%s: %s", s.Verdict, s.Why)
 	}
-	for _, step := range []struct {
-		by, hash string
-		code     int
-		state    injector.State
-	}{
-		{"anna", r.Hash, http.StatusForbidden, injector.PendingApproval},
-		{"bert", "0123456789abcdef", http.StatusConflict, injector.PendingApproval},
-		{"bert", r.Hash, http.StatusOK, injector.PendingApproval},
-		{"bert", r.Hash, http.StatusOK, injector.PendingApproval}, // once more is not two
-		{"carl", r.Hash, http.StatusOK, injector.PendingApproval}, // two, and none speaks for the service
-		{"olga", r.Hash, http.StatusOK, injector.Scheduled},
-	} {
-		if code := agree(r.ID, step.by, step.hash); code != step.code || d.run(r.ID).State != step.state {
-			t.Errorf("%s with %s: %d and %s, want %d and %s", step.by, step.hash, code, d.run(r.ID).State, step.code, step.state)
-		}
+}
+
+func TestSearchesAreFenced(t *testing.T) {
+	d := newDrill(t)
+	s := injector.Search{ID: "s-1", Scenario: "x", Service: "points", Text: "text", Owner: "a", StartedAt: d.at}
+	d.must(d.AddSearch(t.Context(), s, d.at))
+	if err := d.AddSearch(t.Context(), injector.Search{ID: "s-2", Service: "points", Owner: "b", StartedAt: d.at}, d.at); !errors.Is(err, injector.ErrOverlap) {
+		t.Errorf("a second one on the service gave %v", err)
 	}
-	if got := d.run(r.ID).Approvals; len(got) != 3 {
-		t.Errorf("approvals %+v", got)
+	d.must(d.StopSearch(t.Context(), "s-1", "user"))
+	mine, left, err := d.HoldSearches(t.Context(), "a", d.at.Add(10*time.Second))
+	if err != nil || len(mine) != 1 || len(left) != 0 || mine[0].Stop != "user" || mine[0].Text != "text" {
+		t.Fatalf("%+v %+v %v", mine, left, err)
 	}
-	// One of class C at a time, over the organisation.
-	d.until(e, r.ID, injector.Injecting, g)
-	coreToo := strings.ReplaceAll(agreed, "points", "coupon")
-	e2 := injector.New(injector.Config{Ledger: d, Env: "prod", Log: quiet(), Core: func(string) bool { return true }})
-	if _, _, err := e2.Desk().Start(t.Context(), "", coreToo, "anna"); !errors.Is(err, injector.ErrOverlap) {
-		t.Errorf("a second of class C gave %v", err)
+	if mine, left, err = d.HoldSearches(t.Context(), "b", d.at.Add(20*time.Second)); err != nil || len(mine)+len(left) != 0 {
+		t.Errorf("another owner gets %v %v, %v before the lease is over", mine, left, err)
+	}
+	if _, left, err = d.HoldSearches(t.Context(), "b", d.at.Add(25*time.Second)); err != nil || len(left) != 1 {
+		t.Errorf("another owner gets %v, %v once it is over", left, err)
+	}
+	if err := d.SaveSearch(t.Context(), s); !errors.Is(err, injector.ErrFenced) {
+		t.Errorf("the old owner's write gave %v", err)
+	}
+	if mine, left, err = d.HoldSearches(t.Context(), "a", d.at.Add(26*time.Second)); err != nil || len(mine)+len(left) != 0 {
+		t.Errorf("the old owner gets %v %v, %v", mine, left, err)
+	}
+	if _, err := d.Search(t.Context(), "s-9"); !errors.Is(err, injector.ErrNotFound) {
+		t.Errorf("an unknown one gave %v", err)
+	}
+	if err := d.StopSearch(t.Context(), "s-9", "user"); !errors.Is(err, injector.ErrStep) {
+		t.Errorf("the stop of an unknown one gave %v", err)
 	}
 }
