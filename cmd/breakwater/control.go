@@ -166,7 +166,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: auth.From(ctx).Name, Action: action, Object: object, Detail: detail})
 		}})
 	c.engine = injector.New(injector.Config{
-		Ledger: c.store, Budgets: c.barred(), Measures: c.planMeasures, Env: c.set.env, Log: c.log,
+		Ledger: c.ledger(), Budgets: c.barred(), Measures: c.planMeasures, Env: c.set.env, Log: c.log,
 		Audit: func(ctx context.Context, actor, action, object, detail string) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: actor, Action: action, Object: object, Detail: detail})
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -130,48 +131,42 @@ func (w *world) injected() (n int64) {
 	return n
 }
 
-// TestEveryDueInstantStartsOnce runs two controls on one database with ten
-// schedules that are due each minute, for four real minutes of kill -9.
+// The form of the test below: with the flags it is the whole one, twenty schedules over
+// ten minutes of four controls.
+var (
+	dueSchedules = flag.Int("due-schedules", 10, "schedules that are due each minute")
+	dueMinutes   = flag.Int("due-minutes", 4, "for so many minutes")
+	dueControls  = flag.Int("due-controls", 2, "controls on one database")
+)
+
+// TestEveryDueInstantStartsOnce runs controls on one database, their clocks up to 50
+// ms off, with schedules that are due each minute, for real minutes of kill -9.
 func TestEveryDueInstantStartsOnce(t *testing.T) {
 	slow(t)
-	const schedules, minutes = 10, 4
+	schedules, minutes := *dueSchedules, *dueMinutes
 	w := newWorld(t, worldConfig{oneIn: -1, docs: func(docs map[string][]byte) {
 		docs["drills.yaml"] = []byte(everyMinute(schedules))
 		docs["gateway.yaml"] = append(docs["gateway.yaml"], []byte(quietServices(schedules))...)
 	}})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	controls := []*process{w.control}
+	for n := 1; n < *dueControls; n++ {
+		controls = append(controls, w.another(n, *dueControls))
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	// The second control has a state directory of its own, as on another machine;
-	// the gateway's token is in the database already.
-	other := filepath.Join(w.dir, "state2")
-	if err := os.MkdirAll(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	secret, err := os.ReadFile(auth.GatewayTokenFile(filepath.Join(w.dir, "state")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(auth.GatewayTokenFile(other), secret, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	second := w.process("control-2", map[string]net.Listener{"control": l},
-		"control", "--open-loopback", "--control", l.Addr().String(), "--state-dir", other, "--env", "test", "--config", filepath.Join(w.dir, "config"))
-	second.start()
-
-	controls := []*process{w.control, second}
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	first := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
-	last := first.Add((minutes - 1) * time.Minute)
+	last := first.Add(time.Duration(minutes-1) * time.Minute)
 	kills := 0
 	for end := last.Add(25 * time.Second); time.Now().Before(end); {
 		pause(t, time.Duration(2000+rnd.IntN(5000))*time.Millisecond)
-		// Now one, now the other, now both at once; never for longer than 3 s.
-		hit := controls
-		if n := rnd.IntN(3); n < 2 {
-			hit = controls[n : n+1]
+		// Now some, now all at once; never for longer than 3 s.
+		var hit []*process
+		for _, c := range controls {
+			if rnd.IntN(2) == 0 {
+				hit = append(hit, c)
+			}
+		}
+		if rnd.IntN(3) == 0 {
+			hit = controls
 		}
 		for _, c := range hit {
 			c.kill()
@@ -212,6 +207,35 @@ func TestEveryDueInstantStartsOnce(t *testing.T) {
 		}
 		t.Errorf("%s started %d times at %s", day, n, at)
 	}
+}
+
+// another starts one more control, the nth of all. It has a state directory of its own,
+// as on another machine; the gateway's token is in the database already.
+func (w *world) another(n, all int) *process {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = l.Close() })
+	state := filepath.Join(w.dir, fmt.Sprintf("state%d", n+1))
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	secret, err := os.ReadFile(auth.GatewayTokenFile(filepath.Join(w.dir, "state")))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(auth.GatewayTokenFile(state), secret, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	p := w.process(fmt.Sprintf("control-%d", n+1), map[string]net.Listener{"control": l},
+		"control", "--open-loopback", "--control", l.Addr().String(), "--state-dir", state, "--env", "test", "--config", filepath.Join(w.dir, "config"))
+	// Spread from -50 to 50 ms, the first control being the clock of all.
+	off := -50*time.Millisecond + time.Duration(n-1)*100*time.Millisecond/time.Duration(max(all-2, 1))
+	p.env = append(p.env, skewEnv+"="+off.String())
+	p.start()
+	return p
 }
 
 // dumpOccurrences shows what was decided, for a failed test.

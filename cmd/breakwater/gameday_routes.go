@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"golang.org/x/sync/errgroup"
 
+	"breakwater/injector"
 	weakness "breakwater/injector/finding" // doctor has findings of its own
 	"breakwater/injector/gameday"
 	"breakwater/injector/readiness"
@@ -31,18 +33,40 @@ func (c *control) newDays() days {
 	}
 	actor := func(ctx context.Context) string { return auth.From(ctx).Name }
 	covers := func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) }
-	return days{
-		held: gameday.New(gameday.Config{
-			Ledger: c.store, Runs: c.store, Scheduler: c.engine.Scheduler(), Budgets: c.barred(), Audit: audit, Actor: actor, Covers: covers,
-			Remind: c.remind, Readiness: c.readiness, Findings: c.store.Findings, Log: c.log,
-		}),
-		findings: weakness.New(weakness.Config{
-			Ledger: c.store, Audit: audit, Actor: actor, Covers: covers, Incident: c.store.BadTime, Log: c.log,
-			Tell: func(ctx context.Context, f weakness.Finding, why string) error {
-				return c.tell(ctx, f.ID, []string{f.Service}, fmt.Sprintf("finding %s (%s, %s) of %s: %s", f.ID, f.Severity, f.Owner, f.Service, why))
-			},
-		}),
+	findings := weakness.New(weakness.Config{
+		Ledger: c.store, Audit: audit, Actor: actor, Covers: covers, Incident: c.store.BadTime, Log: c.log,
+		Tell: func(ctx context.Context, f weakness.Finding, why string) error {
+			return c.tell(ctx, f.ID, []string{f.Service}, fmt.Sprintf("finding %s (%s, %s) of %s: %s", f.ID, f.Severity, f.Owner, f.Service, why))
+		},
+	})
+	return days{findings: findings, held: gameday.New(gameday.Config{
+		Ledger: c.store, Runs: c.store, Scheduler: c.engine.Scheduler(), Budgets: c.barred(), Audit: audit, Actor: actor, Covers: covers,
+		Remind: c.remind, Readiness: c.readiness, Findings: c.store.Findings, File: findings.File, Log: c.log,
+	})}
+}
+
+// skewEnv puts the clock off by which this control decides what is due. It is for
+// tests that show how little it matters; nobody needs it.
+const skewEnv = "BREAKWATER_TEST_SKEW"
+
+// ledger is what the engine keeps its runs in.
+func (c *control) ledger() injector.Ledger {
+	off, err := time.ParseDuration(os.Getenv(skewEnv))
+	if err != nil || off == 0 {
+		return c.store
 	}
+	c.log.Warn("the clock is put off, by "+skewEnv, "by", off)
+	return skewed{c.store, off}
+}
+
+type skewed struct {
+	*store.Store
+	by time.Duration
+}
+
+func (s skewed) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.Store.Now(ctx)
+	return now.Add(s.by), err
 }
 
 func (d days) run(ctx context.Context) error {
