@@ -46,8 +46,8 @@ func TestQuarterlyChain(t *testing.T) {
 		}
 		docs["gateway.yaml"] = editRoute(t, docs["gateway.yaml"], "order-create", "retry:\n", "trust_idempotency_key: true\nretry:\n")
 		docs["chain.yaml"] = []byte(
-			chainScenario("order-lost-reply", "order", "order-create", "10%", "drop: {phase: after_upstream}", well) +
-				chainScenario("inventory-flaky", "inventory", "inventory-get", "10%", `error: {status: 502, body: "no"}`, well) +
+			chainScenario("order-lost-reply", "order", "order-create", "25%", "drop: {phase: after_upstream}", well) +
+				chainScenario("inventory-flaky", "inventory", "inventory-get", "20%", `error: {status: 502, body: "no"}`, well) +
 				chainScenario("coupon-never-well", "coupon", "coupon-get", "10%", `error: {status: 502, body: "no"}`, `sli: coupon.success, op: "<=", value: "1%", window: 5s, within: 10s`) +
 				`apiVersion: breakwater/v1
 kind: GameDay

@@ -181,7 +181,7 @@ func TestWeeklyGameDay(t *testing.T) {
 
 	w.due("weekly", 25*time.Second)
 	w.await("people are reminded", 20*time.Second, func() bool {
-		return people.heard("Weekly drill of the inventory") && people.heard("1 approvals are missing")
+		return people.heard("Weekly drill of the inventory") && people.heard("approvals missing: 1")
 	})
 	w.verb(anna, "gameday", "approve", "weekly").want(t, exitUnknown, "does not let this token do that") // she commands it
 	w.verb(ben, "gameday", "approve", "weekly").want(t, exitOK)

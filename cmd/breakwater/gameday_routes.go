@@ -112,7 +112,7 @@ func (c *control) dayRoutes(r chi.Router) {
 func (c *control) remind(ctx context.Context, r gameday.Reminder) error {
 	text := fmt.Sprintf("game day %s (%s) begins at %s", r.Day.Title, r.Day.ID, r.Day.PlannedAt.UTC().Format("2006-01-02 15:04Z"))
 	if r.Missing > 0 {
-		text += fmt.Sprintf("; %d approvals are missing", r.Missing)
+		text += fmt.Sprintf("; approvals missing: %d", r.Missing)
 	}
 	if r.Document.Roles.Commander != "" {
 		text += "; commander " + r.Document.Roles.Commander

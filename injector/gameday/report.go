@@ -43,6 +43,7 @@ func Render(s Story, format string) ([]byte, error) {
 		"lasted": func(r injector.Run) string { return span(r.StartedAt, r.EndedAt) },
 		"span":   span,
 		"short":  short,
+		"nth":    func(wave int) int { return wave + 1 }, // people count from one
 	}
 	word, why := s.Verdict()
 	view := struct {

@@ -84,7 +84,7 @@ func (d *Desk) remindOf(ctx context.Context, s injector.Schedule, g scenario.Gam
 		return err
 	}
 	r := Reminder{Day: h, Document: g, Services: services, Missing: max(h.Needs-h.Agreed(now), 0)}
-	text := fmt.Sprintf("begins at %s; %d approvals are missing", h.PlannedAt.UTC().Format("2006-01-02 15:04:05Z"), r.Missing)
+	text := fmt.Sprintf("begins at %s; approvals missing: %d", h.PlannedAt.UTC().Format("2006-01-02 15:04:05Z"), r.Missing)
 	if d.cfg.Remind != nil {
 		if err := d.cfg.Remind(ctx, r); err != nil {
 			return errors.Join(fmt.Errorf("remind of %s: %w", h.ID, err), d.cfg.Ledger.Unremind(ctx, h.ID))
