@@ -108,8 +108,8 @@ func (s *fast) await() (end int, v h1.Verdict, err error) {
 		s.room()
 		empty := s.r == s.w
 		switch {
-		case empty:
-			s.patience(idleTime)
+		case empty: // by the sweeper's clock, which may be a sweep behind
+			_ = c.reads.until(c.sweeper.now.Load() + int64(idleTime))
 		case !begun && s.served:
 			s.patience(s.front.cfg.Limits.HeadTime)
 		case !begun: // on a new connection the time of the head began at its accept
@@ -133,7 +133,7 @@ func (s *fast) await() (end int, v h1.Verdict, err error) {
 
 // patience gives the client d for what is read next.
 func (s *fast) patience(d time.Duration) {
-	_ = s.c.reads.until(s.c.sweeper.now.Load() + int64(d+sweepEvery)) // an error: it is closed, which Read says too
+	_ = s.c.reads.until(s.c.sweeper.read() + int64(d)) // an error: it is closed, which Read says too
 }
 
 // room makes room behind what has come.

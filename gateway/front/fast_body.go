@@ -37,7 +37,7 @@ func (in *intake) begin(s *fast, x *exchange.Exchange) {
 		x.Request.Body.Set(nil, 0)
 		return
 	}
-	in.s, in.x, in.start, in.n = s, x, s.c.sweeper.now.Load(), 0
+	in.s, in.x, in.start, in.n = s, x, int64(x.Event.Start.Sub(s.c.sweeper.base)), 0
 	in.left, in.chunked, in.chunks = max(length, 0), length < 0, h1.Chunks{}
 	in.stream, in.draining = exchange.IsGRPC(&x.Request.Head), false
 	in.stopped.Store(false)
@@ -85,7 +85,7 @@ func (in *intake) Read(p []byte) (n int, err error) {
 // arm bounds the wait for what is read next.
 func (in *intake) arm() {
 	l := &in.s.front.cfg.Limits
-	by := in.start + int64(l.BodyGrace+time.Duration(in.n)*time.Second/time.Duration(l.BodyRate)+sweepEvery)
+	by := in.start + int64(l.BodyGrace+time.Duration(in.n)*time.Second/time.Duration(l.BodyRate))
 	switch {
 	case in.draining:
 		return
@@ -94,7 +94,7 @@ func (in *intake) arm() {
 		if idle <= 0 {
 			idle = streamIdle
 		}
-		by = in.s.c.sweeper.now.Load() + int64(idle+sweepEvery)
+		by = in.s.c.sweeper.read() + int64(idle)
 	}
 	_ = in.s.c.reads.until(by)
 }
