@@ -43,6 +43,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
 	}
+	p.Nav, p.Who = append(p.Nav, adminNav(v.r)...), whoAsks(v.r)
 	p.Phone = []Link{
 		{Name: "Now", Href: "/now", Icon: "now"},
 		{Name: "Overview", Href: "/", Icon: "grid"},

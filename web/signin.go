@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"net/http"
@@ -141,7 +142,7 @@ func (s *Server) SignOut(d Door) http.Handler {
 // PasswordPage asks for a new password.
 func (s *Server) PasswordPage(d Door) http.Handler {
 	return secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.door(w, r, d, http.StatusOK, "password", doorView{Title: "Change the password", Next: LocalPath(r.URL.Query().Get("next")), Name: auth.From(r.Context()).Name})
+		s.door(w, r, d, http.StatusOK, "signin-password", doorView{Title: "Change the password", Next: LocalPath(r.URL.Query().Get("next")), Name: auth.From(r.Context()).Name})
 	}))
 }
 
@@ -154,14 +155,14 @@ func (s *Server) Password(d Door) http.Handler {
 		v := doorView{Title: "Change the password", Next: LocalPath(r.PostFormValue("next")), Name: name}
 		if r.PostFormValue("new") != r.PostFormValue("again") {
 			v.Trouble = "The two new passwords are not the same."
-			s.door(w, r, d, http.StatusUnprocessableEntity, "password", v)
+			s.door(w, r, d, http.StatusUnprocessableEntity, "signin-password", v)
 			return
 		}
 		secret, err := d.People.ChangePassword(r.Context(), name, r.PostFormValue("present"), r.PostFormValue("new"), r.RemoteAddr)
 		if err != nil {
 			var status int
 			status, v.Trouble = s.doorTrouble(w, err)
-			s.door(w, r, d, status, "password", v)
+			s.door(w, r, d, status, "signin-password", v)
 			return
 		}
 		auth.SetCookie(w, secret, d.Secure(r))
@@ -177,16 +178,16 @@ func (s *Server) doorTrouble(w http.ResponseWriter, err error) (int, string) {
 		return http.StatusTooManyRequests, "Too many tries. Wait " + plural(int(seconds), "second", "seconds") + "."
 	}
 	if rule, ok := errors.AsType[*auth.RuleError](err); ok {
-		return http.StatusUnprocessableEntity, sentence(rule.Why)
+		return http.StatusUnprocessableEntity, asSentence(rule.Why)
 	}
 	if errors.Is(err, auth.ErrCredentials) {
-		return http.StatusForbidden, sentence(err.Error())
+		return http.StatusForbidden, asSentence(err.Error())
 	}
 	s.cfg.Log.Error("nobody can sign in", "err", err)
 	return http.StatusServiceUnavailable, "Nobody new can sign in at the moment: the accounts cannot be read. Who is signed in reads on; tokens go on working."
 }
 
-func sentence(text string) string {
+func asSentence(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -198,7 +199,7 @@ func (s *Server) door(w http.ResponseWriter, r *http.Request, d Door, status int
 	if d.Provider != "" {
 		v.Provider, v.ProviderHref = d.Provider, "/signin/oidc?"+url.Values{"next": {v.Next}}.Encode()
 	}
-	v.MustChange = name == "password" && r.Method == http.MethodGet
+	v.MustChange = name == "signin-password" && r.Method == http.MethodGet
 	s.send(w, status, name, "door", v)
 }
 
@@ -210,6 +211,20 @@ func leave(w http.ResponseWriter, r *http.Request, to string) {
 // Refused is the page of whoever signed in and may not see this one.
 func (s *Server) Refused(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.trouble(w, s.look(r), status, "Not allowed", sentence(detail)+" Who administers breakwater can give you another role.")
+		s.trouble(w, s.look(r), status, "Not allowed", asSentence(detail)+" Who administers breakwater can give you another role.")
 	})).ServeHTTP(w, r)
+}
+
+// send renders a page that stands alone, in one piece.
+func (s *Server) send(w http.ResponseWriter, status int, page, layout string, content any) {
+	var body bytes.Buffer
+	if err := s.pages.set[page].ExecuteTemplate(&body, layout, content); err != nil {
+		s.cfg.Log.Error("page cannot be rendered", "page", page, "err", err)
+		http.Error(w, "this page cannot be shown; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // a client that left is nobody's error
 }

@@ -40,6 +40,7 @@ type controlOptions struct {
 	zone         string
 	tokenFile    string // takes the first admin token instead of standard error
 	pages        string // where people reach control, for links in messages
+	signin       signinOptions
 }
 
 func newControl(io streams) *cobra.Command {
@@ -63,6 +64,7 @@ func newControl(io streams) *cobra.Command {
 	f.StringSliceVar(&opt.hosts, "host", nil, "a name under which pages may be asked for, beside localhost and plain addresses; may be repeated")
 	f.StringVar(&opt.tokenFile, "first-token-file", "", "file that takes the first admin token, readable by its owner alone; empty: it is printed once")
 	f.StringVar(&opt.pages, "pages", env("PAGES", ""), "base URL at which people reach these pages, for links in messages; empty: no links (BREAKWATER_PAGES)")
+	opt.signin.flags(f)
 	f.StringVar(&opt.zone, "zone", env("ZONE", "UTC"), "IANA time zone of the times on pages (BREAKWATER_ZONE)")
 	return cmd
 }
@@ -87,6 +89,7 @@ type control struct {
 	engine     *injector.Engine
 	days       days
 	pages      *web.Server
+	signin     signin
 	ingest     *ingest.Handler
 	metrics    *prometheus.Registry
 	// ready is set once the schema is there and the first tokens are made.
@@ -144,11 +147,18 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 	if c.opt.openLoopback && !loopback {
 		return exit(exitUsage, fmt.Errorf("--open-loopback: must go with a loopback address, got %s", l.Addr()))
 	}
-	c.guard = auth.New(auth.Config{Tokens: c.store, Audit: c.store, Hosts: c.opt.hosts, OpenLoopback: c.opt.openLoopback, Log: c.log})
 	var err error
 	if c.pagesAt, err = pagesURL(c.opt.pages); err != nil {
 		return exit(exitUsage, fmt.Errorf("--pages: %w", err))
 	}
+	if err := c.newSignin(); err != nil {
+		return err
+	}
+	c.guard = auth.New(auth.Config{Tokens: c.store, Audit: c.store, Hosts: c.opt.hosts, OpenLoopback: c.opt.openLoopback, Log: c.log,
+		People: c.signin.people, Secure: c.signin.door.Secure,
+		Page: func(w http.ResponseWriter, r *http.Request, status int, detail string) {
+			c.pages.Refused(w, r, status, detail)
+		}})
 	if c.hooks, err = hookSecret(); err != nil {
 		return exit(exitUsage, err)
 	}
@@ -223,6 +233,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work.Go(func() error { return c.runDialects(wctx) })
 		work.Go(func() error { return c.situations.Run(wctx) })
 		work.Go(func() error { return c.keep(wctx) })
+		work.Go(func() error { return c.tidySessions(wctx) })
 		work.Go(func() error { return c.watchHealth(wctx) })
 		return work.Wait()
 	})
@@ -291,6 +302,9 @@ func (c *control) prepareOnce(ctx context.Context) error {
 		}
 	case secret != "":
 		fmt.Fprintf(c.io.err, "first admin token, shown this once: %s\n", secret)
+	}
+	if err := c.firstPerson(ctx); err != nil {
+		return err
 	}
 	if _, err := auth.LocalGateway(ctx, c.store, c.set.stateDir, now); err != nil {
 		return err

@@ -54,6 +54,7 @@ func (c *control) routes() chi.Router {
 		c.healthRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})
+	c.signinRoutes(r)
 	// Pages: reading and stopping, both for whoever is logged in.
 	r.With(reads).Mount("/", c.pages.Handler())
 	return r

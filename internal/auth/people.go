@@ -193,7 +193,7 @@ func (p *People) SignInVouched(ctx context.Context, u User, addr, old string) (s
 	case !found:
 		known = User{Name: strings.ToLower(u.Name), Role: u.Role, Services: u.Services, Issuer: u.Issuer, Subject: u.Subject, CreatedAt: p.now()}
 		known.CreatedBy = known.Name
-		if err := known.check(); err != nil {
+		if err := known.Check(); err != nil {
 			return "", User{}, err
 		}
 		// A name that a local account has is not given away: whoever may choose

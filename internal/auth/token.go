@@ -91,15 +91,26 @@ func Issue(ctx context.Context, s Store, t Token) (secret string, err error) {
 	return secret, nil
 }
 
-func add(ctx context.Context, s Store, t Token, secret string) error {
+// CheckToken says what is wrong with what is wished.
+func CheckToken(t Token) error {
 	if !tokenName.MatchString(t.Name) {
 		return fmt.Errorf("token name %q: must be lower case letters, digits, '.', '_' or '-', at most 63", t.Name)
 	}
 	if !t.Role.Known() {
 		return fmt.Errorf("role %q: must be one of %v", t.Role, Roles())
 	}
+	if err := CheckServices(t.Services); err != nil {
+		return fmt.Errorf("token %s: %w", t.Name, err)
+	}
 	if !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(t.CreatedAt) {
 		return fmt.Errorf("token %s: expires at %s, which is over", t.Name, t.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func add(ctx context.Context, s Store, t Token, secret string) error {
+	if err := CheckToken(t); err != nil {
+		return err
 	}
 	t.Hash, t.RevokedAt = HashOf(secret), time.Time{}
 	if err := s.Audit(ctx, Entry{Actor: t.CreatedBy, Action: "token.issue", Object: t.Name, Detail: t.describe()}); err != nil {

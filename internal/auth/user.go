@@ -74,8 +74,8 @@ var (
 	serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
 )
 
-// check says what is wrong with name, role or services.
-func (u User) check() error {
+// Check says what is wrong with name, role or services.
+func (u User) Check() error {
 	switch {
 	case !userName.MatchString(u.Name):
 		return &RuleError{fmt.Sprintf("user name %.80q: must be lower case letters, digits, '.', '_', '@', '+' or '-', at most 63", u.Name)}
@@ -108,6 +108,9 @@ func (u User) describe() string {
 	return fmt.Sprintf("role %s, %s, %s", u.Role, scope, how)
 }
 
+// Users lists everybody.
+func (p *People) Users(ctx context.Context) ([]User, error) { return p.cfg.Store.Users(ctx) }
+
 // FirstPerson makes the first account of a database and returns its password, to
 // be printed once and changed at the first sign-in. It returns "" where anybody
 // was ever made.
@@ -131,7 +134,7 @@ func (p *People) FirstPerson(ctx context.Context) (string, error) {
 func (p *People) Create(ctx context.Context, actor string, u User) (password string, err error) {
 	password = NewPassword()
 	u = User{Name: u.Name, Role: u.Role, Services: u.Services, MustChange: true, CreatedBy: actor, CreatedAt: p.now()}
-	if err := u.check(); err != nil {
+	if err := u.Check(); err != nil {
 		return "", err
 	}
 	u.Password, u.PasswordAt = hashPassword(p.cfg.Cost, password), u.CreatedAt
@@ -180,7 +183,7 @@ func (p *People) save(ctx context.Context, actor, action, name string, change fu
 	}
 	before := u.describe()
 	change(&u)
-	if err := u.check(); err != nil {
+	if err := u.Check(); err != nil {
 		return err
 	}
 	if err := p.audit(ctx, actor, action, name, before+" -> "+u.describe()); err != nil {
@@ -193,8 +196,9 @@ func (p *People) save(ctx context.Context, actor, action, name string, change fu
 	return nil
 }
 
-// Reset gives a person a new first password and signs them out everywhere.
-func (p *People) Reset(ctx context.Context, actor, name string) (password string, err error) {
+// Reset gives a person a new first password, the wished one or one of ours, and
+// signs them out everywhere.
+func (p *People) Reset(ctx context.Context, actor, name, wish string) (password string, err error) {
 	u, found, err := p.cfg.Store.User(ctx, name)
 	switch {
 	case err != nil:
@@ -204,8 +208,12 @@ func (p *People) Reset(ctx context.Context, actor, name string) (password string
 	case u.Issuer != "":
 		return "", &RuleError{name + " signs in with " + u.Issuer + " and has no password here"}
 	}
-	password = NewPassword()
-	return password, p.setPassword(ctx, actor, "user.reset", name, password, true)
+	if wish == "" {
+		wish = NewPassword()
+	} else if err := CheckPassword(name, wish); err != nil {
+		return "", err
+	}
+	return wish, p.setPassword(ctx, actor, "user.reset", name, wish, true)
 }
 
 func (p *People) setPassword(ctx context.Context, actor, action, name, password string, mustChange bool) error {

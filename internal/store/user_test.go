@@ -97,14 +97,14 @@ func TestPasswordAndDisablingEndSessions(t *testing.T) {
 		name string
 		do   func() error
 	}{
-		{"reset", func() error { _, err := p.Reset(ctx, "boss", "ann"); return err }},
+		{"reset", func() error { _, err := p.Reset(ctx, "boss", "ann", ""); return err }},
 		{"disable", func() error { return p.Disable(ctx, "boss", "ann") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := p.Enable(ctx, "boss", "ann"); err != nil {
 				t.Fatal(err)
 			}
-			password, err := p.Reset(ctx, "boss", "ann")
+			password, err := p.Reset(ctx, "boss", "ann", "")
 			if err != nil {
 				t.Fatal(err)
 			}
