@@ -27,14 +27,6 @@ type field struct {
 func txt(s string) field { return field{text: s} }
 func num(n int64) field  { return field{strconv.FormatInt(n, 10), true} }
 
-// opt is a number that may be missing.
-func opt(n *int64) field {
-	if n == nil {
-		return field{}
-	}
-	return num(*n)
-}
-
 func instant(t time.Time) field {
 	if t.IsZero() {
 		return field{}

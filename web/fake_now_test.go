@@ -16,7 +16,7 @@ import (
 // pages gives a config what the newer pages read.
 func (h *house) pages(cfg *Config) {
 	cfg.Situations = &now.Desk{Ledger: h, Source: h, Clock: func() time.Time { return h.now }}
-	cfg.Alerts, cfg.Promises = h, h
+	cfg.Alerts, cfg.Promises, cfg.Traffic = h, h, h
 }
 
 // NowEvidence is the outage of the mock page: order fails since 14:19 because of a

@@ -38,11 +38,11 @@ func (h *house) Attribution(_ context.Context, o slo.Objective, _ string, _, to 
 }
 
 // Backtest replays an even month with two accidents.
-func (h *house) Backtest(_ context.Context, o slo.Objective, p slo.Policy, _ string, from, to time.Time) (slo.Backtest, error) {
+func (h *house) Backtest(_ context.Context, o slo.Objective, p slo.Policy, _ string, _, to time.Time) (slo.Backtest, error) {
 	if to.IsZero() {
 		to = h.now
 	}
-	from = to.Add(-30 * 24 * time.Hour).Truncate(time.Hour)
+	from := to.Add(-30 * 24 * time.Hour).Truncate(time.Hour)
 	var slots []slo.Slot
 	for at := from.Add(-30 * 24 * time.Hour); at.Before(to); at = at.Add(time.Hour) {
 		s := slo.Slot{At: at, For: time.Hour, Valid: 150_000, Bad: 20}

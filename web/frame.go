@@ -42,6 +42,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
+		{Name: "Breakers", Href: "/breakers", Icon: "breaker", Head: "Traffic"},
 	}
 	p.Nav, p.Who = append(p.Nav, adminNav(v.r)...), whoAsks(v.r)
 	p.Phone = []Link{

@@ -10,19 +10,20 @@ import (
 )
 
 // morePages are the templates of the pages that look into traffic and promises.
-func morePages() []string { return []string{"now", "slos", "slo"} }
+func morePages() []string { return []string{"now", "slos", "slo", "breakers"} }
 
 // moreRoutes are where they stand.
 func (s *Server) moreRoutes(r chi.Router) {
 	r.Get("/now", s.nowPage)
+	r.Get("/breakers", s.breakers)
 	r.Get("/slos", s.slos)
 	r.Get("/slos/{id}", s.slo)
 }
 
 // whole fills what may be left out, and refuses what may not.
 func (c *Config) whole() error {
-	if c.Situations == nil || c.Alerts == nil || c.Promises == nil {
-		return errors.New("web needs situations, alerts and promises")
+	if c.Situations == nil || c.Alerts == nil || c.Promises == nil || c.Traffic == nil {
+		return errors.New("web needs situations, alerts, promises and traffic")
 	}
 	if c.Covers == nil {
 		c.Covers = func(*http.Request, string) bool { return true }

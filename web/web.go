@@ -63,6 +63,7 @@ type Config struct {
 	Situations Situations
 	Alerts     Alerts
 	Promises   Promises
+	Traffic    Traffic
 	Env        string         // shown before the page name; "" is "default"
 	Zone       *time.Location // of the times on pages; nil is UTC
 	// Now is the clock of the pages; nil is time.Now.

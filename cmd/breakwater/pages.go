@@ -10,7 +10,7 @@ import (
 
 // looking gives the pages what they look at beside budgets, drills and the gate.
 func (c *control) looking(cfg web.Config) web.Config {
-	cfg.Situations, cfg.Alerts, cfg.Promises = c.situations, c.store, c.store
+	cfg.Situations, cfg.Alerts, cfg.Promises, cfg.Traffic = c.situations, c.store, c.store, c.store
 	cfg.PolicyFor = func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }
 	cfg.Covers = func(r *http.Request, service string) bool { return auth.From(r.Context()).Covers(service) }
 	return cfg

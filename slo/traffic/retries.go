@@ -1,0 +1,79 @@
+package traffic
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"breakwater/slo"
+)
+
+// Minute is what one minute, or a longer step, of a route holds.
+type Minute struct {
+	At    time.Time
+	Tally slo.Tally
+}
+
+// Route is the tries of one route to one upstream over a range.
+type Route struct {
+	Service, Env, Route, Upstream string
+	Tally                         slo.Tally
+}
+
+// Amplified is how many tries were sent a thousand requests, in thousandths of a try
+// a request: 1000 is none too many. Requests that never went out have no try, so that
+// it may be less. ok is false where nothing was asked.
+func Amplified(t slo.Tally) (milli int64, ok bool) {
+	if t.Exchanges <= 0 {
+		return 0, false
+	}
+	return t.Attempts * 1000 / t.Exchanges, true
+}
+
+// Retries are the tries beyond the first of each request that was retried.
+func Retries(rows []Fate) (n int64) {
+	for _, f := range rows {
+		n += f.Retries
+	}
+	return n
+}
+
+// Fate is what became of requests whose first try failed, by the reason for which they
+// were retried or not. Of those that were, Count splits into Recovered, Failed and the
+// rest, which was neither: a 4xx, or a client that went away.
+type Fate struct {
+	Reason                     string // decision_reason, or skip_reason
+	Retried                    bool
+	Count, Retries             int64
+	Recovered, Failed, Neither int64
+	PPM                        int64 // of all
+}
+
+// Fates are the rows in order: retried ones first, the most frequent first, and each
+// one's share of all; shares are rounded down.
+func Fates(rows []Fate) []Fate {
+	out := slices.Clone(rows)
+	var all int64
+	for i := range out {
+		all += out[i].Count
+		out[i].Neither = max(out[i].Count-out[i].Recovered-out[i].Failed, 0)
+		if !out[i].Retried {
+			out[i].Neither = 0
+		}
+	}
+	for i := range out {
+		if all > 0 {
+			out[i].PPM = slo.Part(out[i].Count, all)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Fate) int {
+		if a.Retried != b.Retried {
+			if a.Retried {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+	})
+	return out
+}
