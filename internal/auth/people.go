@@ -85,6 +85,14 @@ func (p *People) SignIn(ctx context.Context, name, password, addr, old string) (
 	nameFree, wait := p.byName.take(name, now)
 	addrFree, wait2 := p.byAddr.take(addr, now)
 	if !nameFree || !addrFree {
+		// A try that was not made counts nowhere: an address that is shut out must
+		// not be able to shut out names.
+		if nameFree {
+			p.byName.back(name)
+		}
+		if addrFree {
+			p.byAddr.back(addr)
+		}
 		return "", User{}, &TooManyError{max(wait, wait2)}
 	}
 	if u, err = p.compare(ctx, name, password); err != nil {
