@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"breakwater/gateway/explain"
 	"breakwater/internal/conf"
 )
 
@@ -132,6 +133,7 @@ func (d *doctor) documents(named func(string) bool) {
 		files = []conf.File{{Name: d.set.config}}
 	}
 	r := check(files)
+	d.weaknesses(r, files)
 	do := "breakwater validate " + d.set.config + " says where"
 	switch {
 	case !r.OK:
@@ -142,6 +144,17 @@ func (d *doctor) documents(named func(string) bool) {
 		d.say("config", "warn", "a gateway serves only once there is a route", "there is no Route document")
 	default:
 		d.ok("config", "revision %s, %d routes", r.Revision, r.Routes)
+	}
+}
+
+// weaknesses tells of what is no mistake, and will not protect when it is needed.
+func (d *doctor) weaknesses(r explain.Report, files []conf.File) {
+	before := len(r.Findings)
+	addWeaknesses(&r, files)
+	if len(r.Findings) > before {
+		d.say("weakness", "warn", "breakwater validate --weaknesses "+d.set.config+" says which and where", "the documents show %d ways in which they will not protect", len(r.Findings)-before)
+	} else if r.OK {
+		d.ok("weakness", "the documents show none")
 	}
 }
 

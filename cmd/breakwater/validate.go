@@ -19,7 +19,7 @@ import (
 
 func newValidate(io streams) *cobra.Command {
 	var output string
-	var strict bool
+	var strict, weaknesses bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIRECTORY|-...",
 		Short: "check documents: every mistake at file:line:col, all at once",
@@ -42,6 +42,9 @@ func newValidate(io streams) *cobra.Command {
 				files = append(files, loaded...)
 			}
 			found := check(files)
+			if weaknesses {
+				addWeaknesses(&found, files)
+			}
 			if err := found.Write(io.out, output, strict); err != nil {
 				return exit(exitInternal, err)
 			}
@@ -50,6 +53,7 @@ func newValidate(io streams) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json, github (annotations of a pull request), sarif or junit")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 3 where there are warnings")
+	cmd.Flags().BoolVar(&weaknesses, "weaknesses", false, "warn also of what is no mistake, and will not protect when it is needed (docs/weaknesses.md)")
 	return cmd
 }
 

@@ -143,6 +143,9 @@ type world struct {
 type worldConfig struct {
 	oneIn int                          // natural failures, see demo.ShopConfig
 	docs  func(docs map[string][]byte) // changes the demo's documents
+	// everywhere: the gateway listens on all addresses of this machine, so that
+	// shops which share it can be told apart by theirs.
+	everywhere bool
 }
 
 // newWorld starts the database, the shop, control and a gateway, and waits until
@@ -188,13 +191,17 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	}
 	listeners := map[string]net.Listener{}
 	for _, name := range []string{"data", "admin", "control"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		address := "127.0.0.1:0"
+		if cfg.everywhere && name == "data" {
+			address = "0.0.0.0:0"
+		}
+		l, err := net.Listen("tcp4", address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
 		listeners[name] = l
-		w.url[name] = "http://" + l.Addr().String()
+		w.url[name] = fmt.Sprintf("http://127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)
 	}
 	common := []string{"--state-dir", filepath.Join(w.dir, "state"), "--env", "test", "--config", config}
 	w.control = w.process("control", map[string]net.Listener{"control": listeners["control"]},
