@@ -62,7 +62,8 @@ func experimentRun(io streams) *cobra.Command {
 				return err
 			}
 			var r drill
-			if err := set.call(cmd.Context(), http.MethodPost, "/api/v1/experiments", body, &r); err != nil {
+			// Not to be interrupted: a run whose name nobody learned could not be aborted.
+			if err := set.call(context.WithoutCancel(cmd.Context()), http.MethodPost, "/api/v1/experiments", body, &r); err != nil {
 				return err
 			}
 			if !ci {

@@ -42,7 +42,7 @@ func experimentSearch(io streams) *cobra.Command {
 				return err
 			}
 			var s sought
-			if err := set.call(cmd.Context(), http.MethodPost, "/api/v1/searches", body, &s); err != nil {
+			if err := set.call(context.WithoutCancel(cmd.Context()), http.MethodPost, "/api/v1/searches", body, &s); err != nil {
 				return err
 			}
 			if !wait {

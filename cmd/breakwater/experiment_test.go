@@ -113,21 +113,39 @@ func TestExperimentRunWaits(t *testing.T) {
 	}
 }
 
+// tripwire is a standard error that tells when a word is written.
+type tripwire struct {
+	bytes.Buffer
+	word string
+	hit  func()
+}
+
+func (w *tripwire) Write(p []byte) (int, error) {
+	if w.hit != nil && bytes.Contains(p, []byte(w.word)) {
+		w.hit()
+	}
+	return w.Buffer.Write(p)
+}
+
 // Who goes away takes the fault along: Ctrl-C and --timeout abort the run.
 func TestExperimentRunIsInterrupted(t *testing.T) {
-	for _, how := range []string{"ctrl-c", "timeout"} {
+	for _, how := range []string{"ctrl-c", "ctrl-c while it is started", "timeout"} {
 		t.Run(how, func(t *testing.T) {
 			at, aborted, _ := drillControl(t, 1<<30, endedAs("aborted", "inconclusive", "user: stopped early"))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			args := []string{"experiment", "run", "slow", "--ci", "--control", at}
-			if how == "timeout" {
+			errs := &tripwire{}
+			switch how {
+			case "timeout":
 				args = append(args, "--timeout", "300ms")
-			} else {
-				time.AfterFunc(300*time.Millisecond, cancel)
+			case "ctrl-c":
+				errs.word, errs.hit = "injecting", cancel
+			case "ctrl-c while it is started":
+				cancel()
 			}
-			var out, errs bytes.Buffer
-			code := run(ctx, args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+			var out bytes.Buffer
+			code := run(ctx, args, streams{in: strings.NewReader(""), out: &out, err: errs})
 			if code != exitHold || !aborted.Load() || !strings.Contains(errs.String(), "aborting r-1") {
 				t.Errorf("exit code %d, aborted %v\n%s%s", code, aborted.Load(), out.String(), errs.String())
 			}
