@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"breakwater/gateway/plan"
 	"breakwater/injector"
+	"breakwater/internal/store"
 	"breakwater/slo"
 	"breakwater/slo/alert"
 	"breakwater/slo/freeze"
@@ -48,6 +53,23 @@ func TestAnAlertOfOthersKeepsExperimentsAway(t *testing.T) {
 		if got := b.Budget(service); got.Refuse != "" {
 			t.Errorf("%s: %+v", service, got)
 		}
+	}
+}
+
+// What control keeps at work beside its routes is all there, and ends when it does,
+// with a database that is away too.
+func TestReleasesRunAndEnd(t *testing.T) {
+	db, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c := &control{log: slog.New(slog.DiscardHandler), db: db, store: store.New(db)}
+	c.releases = c.newReleases(func() []slo.Status { return nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.releases.run(ctx); err != nil {
+		t.Error(err)
 	}
 }
 
