@@ -42,7 +42,7 @@ func (h *house) Served(context.Context, time.Time) ([]traffic.Served, error) {
 	if len(h.statuses) == 0 || h.broken != nil {
 		return nil, h.broken
 	}
-	doc := `{"upstreams":[{"name":"vault","endpoints":[{"address":"10.0.0.2:8080"},{"address":"10.0.0.3:8080"}],"retry_budget":{"ratio_milli":100,"min_per_second":5}}],
+	doc := `{"upstreams":[{"name":"vault","endpoints":[{"address":"10.0.0.2:8080"},{"address":"10.0.0.3:8080"}],"retry_budget":{"ratio_milli":100,"min_per_second":5}},{"name":"coupon"},{"name":"search","retry_budget":{"ratio_milli":10}}],
 "services":[{"name":"points","breaker":{"error_ppm":300000,"min_requests":20,"window":10000000000,"open_for":5000000000}},{"name":"search","concurrency":{"kind":"gradient2","max":64}}],
 "routes":[{"name":"coupon-redeem","service":"coupon","limit":{"rate":{"tokens":200,"per":1000000000,"burst":100},"key":{"by":"caller"}}}]}`
 	return []traffic.Served{{Env: "production", Gateway: "gw-1", Document: doc}, {Env: "production", Gateway: "gw-2", Document: doc}}, nil

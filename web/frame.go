@@ -43,6 +43,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
 		{Name: "Breakers", Href: "/breakers", Icon: "breaker", Head: "Traffic"},
+		{Name: "Retries", Href: "/retries", Icon: "retry"},
 	}
 	p.Nav, p.Who = append(p.Nav, adminNav(v.r)...), whoAsks(v.r)
 	p.Phone = []Link{

@@ -10,12 +10,13 @@ import (
 )
 
 // morePages are the templates of the pages that look into traffic and promises.
-func morePages() []string { return []string{"now", "slos", "slo", "breakers"} }
+func morePages() []string { return []string{"now", "slos", "slo", "breakers", "retries"} }
 
 // moreRoutes are where they stand.
 func (s *Server) moreRoutes(r chi.Router) {
 	r.Get("/now", s.nowPage)
 	r.Get("/breakers", s.breakers)
+	r.Get("/retries", s.retries)
 	r.Get("/slos", s.slos)
 	r.Get("/slos/{id}", s.slo)
 }

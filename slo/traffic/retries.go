@@ -77,3 +77,27 @@ func Fates(rows []Fate) []Fate {
 	})
 	return out
 }
+
+// Extra are the tries beyond the first of each request that was sent at all. Requests
+// that were refused before any try would hide some of them, so it is a lower bound
+// where Exchanges exceed Attempts.
+func Extra(t slo.Tally) int64 { return max(t.Attempts-t.Exchanges, 0) }
+
+// Used is which part of a ratio budget the retries of a range took, in ppm, on the
+// average of the range: a burst within it may have used all of it.
+func Used(t slo.Tally, ratioMilli int64) (ppm int64, ok bool) {
+	if t.Exchanges <= 0 || ratioMilli <= 0 {
+		return 0, false
+	}
+	return slo.Part(Extra(t)*1000, t.Exchanges*ratioMilli), true
+}
+
+// Sum adds routes up.
+func Sum(routes []Route) (t slo.Tally) {
+	for _, r := range routes {
+		x := r.Tally
+		t.Good, t.Bad, t.FirstTryBad, t.Neutral = t.Good+x.Good, t.Bad+x.Bad, t.FirstTryBad+x.FirstTryBad, t.Neutral+x.Neutral
+		t.Exchanges, t.Attempts, t.Retried, t.Recovered = t.Exchanges+x.Exchanges, t.Attempts+x.Attempts, t.Retried+x.Retried, t.Recovered+x.Recovered
+	}
+	return t
+}

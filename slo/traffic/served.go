@@ -189,7 +189,7 @@ func (l limit) text() string {
 func (b *budget) text() string {
 	switch {
 	case b == nil:
-		return "as the gateway has it where nothing is set"
+		return fmt.Sprintf("%d retries a thousand first tries, as nothing else is set", DefaultRatioMilli)
 	case b.Off:
 		return "none: nothing bounds retries"
 	}
@@ -201,4 +201,27 @@ func (b *budget) text() string {
 		text += fmt.Sprintf(", at least %d a second", b.MinPerSec)
 	}
 	return text
+}
+
+// DefaultRatioMilli is the budget that gateways grant where nothing is set; a test of the
+// command holds it against theirs.
+const DefaultRatioMilli = 200
+
+// Budgets are the retries that each upstream grants, in thousandths of a first try, of
+// those whose budget is a ratio.
+func (s Served) Budgets() map[string]int64 {
+	var d document
+	out := map[string]int64{}
+	if json.Unmarshal([]byte(s.Document), &d) != nil {
+		return out
+	}
+	for _, up := range d.Upstreams {
+		switch b := up.RetryBudget; {
+		case b == nil:
+			out[up.Name] = DefaultRatioMilli
+		case !b.Off && (b.Kind == "" || b.Kind == "ratio") && b.RatioMilli > 0:
+			out[up.Name] = b.RatioMilli
+		}
+	}
+	return out
 }
