@@ -32,6 +32,7 @@ const (
 	Unsafe      = "unsafe"       // may do something twice
 	WillFail    = "will_fail"    // an expectation that the figures contradict
 	NoTarget    = "no_objective" // no budget is kept
+	CoreShare   = "core_share"   // more of a core service than may be hit at once
 	Young       = "no_baseline"  // not measured for long enough
 	NoOwner     = "no_owner"     // nobody answers for the target
 	NoRoute     = "no_alert_way" // no alert of the target leads to anybody
@@ -51,6 +52,9 @@ type Warning struct {
 
 // grantPPM is what a run may spend of a window's budget where nobody says otherwise.
 const grantPPM = 50_000
+
+// coreCapPPM is the share of a core service that a drill may hit where users are real.
+const coreCapPPM = 50_000
 
 // alertsWithin is how old the word of the alert feed may be.
 const alertsWithin = 2 * time.Minute
@@ -90,6 +94,9 @@ func (c *check) refuse(always bool, code, format string, args ...any) {
 func (c *check) strength() {
 	if c.f.MaxPPM > 0 && c.s.Sample.PPM > c.f.MaxPPM {
 		c.refuse(true, Capped, "gateways hit at most %s, and %s are asked for (caps.max_percent of the Gateway document)", percent(c.f.MaxPPM), percent(c.s.Sample.PPM))
+	}
+	if c.f.Core && c.s.Sample.PPM > coreCapPPM {
+		c.refuse(false, CoreShare, "users cannot do without %s: at most %s of it may be hit, and %s are asked for", c.s.Target.Service, percent(coreCapPPM), percent(c.s.Sample.PPM))
 	}
 	for _, x := range c.s.Faults {
 		if most := longest(x.Rule); c.f.MaxLatency > 0 && most > c.f.MaxLatency && x.Rule.Kind == fault.Latency {

@@ -32,7 +32,7 @@ func TestApprovalsOfClassC(t *testing.T) {
 		who = by
 		return ask(m, "POST", "/api/v1/experiments/"+id+"/approve", "application/json", fmt.Sprintf(`{"hash":%q}`, hash)).Code
 	}
-	agreed := slowPoints + "accept: [no_match, no_baseline]\n"
+	agreed := strings.Replace(slowPoints, `"30%"`, `"5%"`, 1) + "accept: [no_match, no_baseline]\n"
 	r := begin(agreed)
 	if r.State != injector.PendingApproval || r.Class != injector.ClassC || r.Needs != 2 {
 		t.Fatalf("%s, class %q, needs %d; want it to wait for two", r.State, r.Class, r.Needs)
