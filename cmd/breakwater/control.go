@@ -125,7 +125,7 @@ func runControl(ctx context.Context, io streams, set settings, opt controlOption
 	}
 	// The pool connects when it is used: control starts, and shows that it
 	// waits, while the database is still away.
-	db, err := pgxpool.New(ctx, dsn)
+	db, err := store.Open(ctx, dsn)
 	if err != nil {
 		return exit(exitUsage, fmt.Errorf("--db: %w", err))
 	}

@@ -102,7 +102,7 @@ func start() (*server, error) {
 	c, err := pglocal.Start(ctx, pglocal.Config{
 		Dir: dir + "/pg",
 		// Nothing of it is to survive this process.
-		Settings: []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200"},
+		Settings: []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "jit=off"},
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -79,15 +79,10 @@ func (s *Store) Alerting(ctx context.Context, now time.Time, step func(alert.Sta
 	return nil
 }
 
-// noJITSQL keeps PostgreSQL from compiling a statement that it believes to be dear: it
-// expects a thousand endpoints of each of a thousand upstreams of every configuration,
-// and the compiler then takes seconds where the statement takes a millisecond.
-const noJITSQL = `set local jit = off`
-
 // noteConfigured keeps what configurations say of endpoints, and when they began.
 func (s *Store) noteConfigured(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		for _, note := range []string{noJITSQL, noteLabelsSQL, noteConfigsSQL} {
+		for _, note := range []string{noteLabelsSQL, noteConfigsSQL} {
 			if _, err := tx.Exec(ctx, note); err != nil {
 				return err
 			}
