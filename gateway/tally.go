@@ -44,12 +44,14 @@ func (t *tallies) count(all *traffic, ev *retrylog.Exchange) {
 	if ev.Service == "" {
 		return
 	}
-	// How much load a request made says something whatever became of it.
-	all.attempts.Add(int64(len(ev.Tries)))
 	good, bad := verdict(ev)
 	if !good && !bad || ev.Synthetic != "" {
+		// What load it made beyond itself says something whatever became of it; its own
+		// try would be one too many, since tries are held against good and bad requests.
+		all.attempts.Add(max(int64(len(ev.Tries))-1, 0))
 		return
 	}
+	all.attempts.Add(int64(len(ev.Tries)))
 	if ev.Degraded != "" {
 		all.degraded.Add(1)
 	}
