@@ -187,6 +187,9 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion, o 
 		return d.ratio(ctx, a, from, to, o)
 	}
 	since, until := from.Add(settle), to.Add(settle)
+	if phase == "steady" {
+		until = to // what was told after the injection began holds its effect too
+	}
 	all, err := d.cfg.Ledger.Tallies(ctx, a.Service, "", since, until)
 	if err != nil {
 		return Seen{}, err
@@ -202,7 +205,7 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion, o 
 		x := partOf(o.Parts, phase, scenario.Control)
 		seen.RefGood, seen.RefBad = x.Good, x.Bad
 	case scenario.AgainstBaseline:
-		since, until := d.run.BaselineAt.Add(settle), d.run.InjectAt.Add(settle)
+		since, until := d.run.BaselineAt.Add(settle), d.run.InjectAt
 		usual, err := d.cfg.Ledger.Tallies(ctx, a.Service, "", since, until)
 		if err != nil {
 			return Seen{}, err
