@@ -16,7 +16,7 @@ import (
 // pages gives a config what the newer pages read.
 func (h *house) pages(cfg *Config) {
 	cfg.Situations = &now.Desk{Ledger: h, Source: h, Clock: func() time.Time { return h.now }}
-	cfg.Alerts, cfg.Promises, cfg.Traffic = h, h, h
+	cfg.Alerts, cfg.Promises, cfg.Traffic, cfg.Bell = h, h, h, h
 }
 
 // NowEvidence is the outage of the mock page: order fails since 14:19 because of a
@@ -84,29 +84,6 @@ func (h *house) Incidents(_ context.Context, q alert.Question) ([]alert.Incident
 		}
 	}
 	return out, h.broken
-}
-
-func (h *house) Incident(_ context.Context, id string) (alert.Incident, []alert.Why, error) {
-	for _, i := range h.incidents() {
-		if i.ID == id {
-			return i, nil, h.broken
-		}
-	}
-	return alert.Incident{}, nil, alert.ErrUnknown
-}
-
-func (h *house) Notes(context.Context, alert.Question) ([]alert.Jotting, error) { return nil, h.broken }
-
-func (h *house) Silences(context.Context, time.Time, bool) ([]alert.Silence, error) {
-	return nil, h.broken
-}
-
-func (h *house) incidents() []alert.Incident {
-	if len(h.statuses) == 0 || h.broken != nil {
-		return nil
-	}
-	return []alert.Incident{{ID: "i-207", Service: "coupon", Env: "production", Class: alert.Errors, Tier: alert.L1, Severity: alert.Page,
-		Title: "error budget of coupon-availability burns at 280× over 5 min", OpenedAt: h.now.Add(-7 * time.Minute), LastSeen: h.now.Add(-time.Second), Told: alert.Page, Notified: 1}}
 }
 
 func request(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }

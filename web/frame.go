@@ -39,6 +39,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "Now", Href: "/now", Icon: "now"},
 		{Name: "Overview", Href: "/", Icon: "grid"},
 		{Name: "SLOs", Href: "/slos", Icon: "slo", Head: "Reliability"},
+		{Name: "Alerts", Href: "/alerts", Icon: "bell"},
 		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},

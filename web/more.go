@@ -10,21 +10,28 @@ import (
 )
 
 // morePages are the templates of the pages that look into traffic and promises.
-func morePages() []string { return []string{"now", "slos", "slo", "breakers", "retries"} }
+func morePages() []string {
+	return []string{"now", "slos", "slo", "breakers", "retries", "alerts", "alert"}
+}
 
 // moreRoutes are where they stand.
 func (s *Server) moreRoutes(r chi.Router) {
 	r.Get("/now", s.nowPage)
 	r.Get("/breakers", s.breakers)
 	r.Get("/retries", s.retries)
+	r.Get("/alerts", s.alerts)
+	r.Get("/alerts/{id}", s.alert)
+	r.Post("/alerts/{id}/ack", s.ackAlert)
+	r.Post("/silences", s.addSilence)
+	r.Post("/silences/{id}/end", s.endSilence)
 	r.Get("/slos", s.slos)
 	r.Get("/slos/{id}", s.slo)
 }
 
 // whole fills what may be left out, and refuses what may not.
 func (c *Config) whole() error {
-	if c.Situations == nil || c.Alerts == nil || c.Promises == nil || c.Traffic == nil {
-		return errors.New("web needs situations, alerts, promises and traffic")
+	if c.Situations == nil || c.Alerts == nil || c.Promises == nil || c.Traffic == nil || c.Bell == nil {
+		return errors.New("web needs situations, alerts with what takes care of them, promises and traffic")
 	}
 	if c.Covers == nil {
 		c.Covers = func(*http.Request, string) bool { return true }

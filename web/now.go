@@ -89,6 +89,13 @@ type SituationRow struct {
 func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	q := r.URL.Query()
+	if id := q.Get("incident"); id != "" {
+		// Messages link here: whoever is called needs the answers first.
+		if i, _, err := s.cfg.Alerts.Incident(r.Context(), id); err == nil {
+			q.Set("service", i.Service)
+			q.Set("env", i.Env)
+		}
+	}
 	answer := s.cfg.Situations.Answer(r.Context(), q.Get("service"), q.Get("env"), func(service string) bool { return s.cfg.Covers(r, service) })
 	if name := q.Get("service"); name != "" && !s.cfg.Covers(r, name) {
 		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+name+".")

@@ -62,6 +62,7 @@ type Config struct {
 	Gate       Gate
 	Situations Situations
 	Alerts     Alerts
+	Bell       Bell
 	Promises   Promises
 	Traffic    Traffic
 	Env        string         // shown before the page name; "" is "default"

@@ -37,6 +37,8 @@ const pages = () => [
   { name: 'SLO, what if', path: slo + (slo.includes('?') ? '&' : '?') + 'target=99.5&window=7d', has: ['#whatif table tbody tr'] },
   { name: 'breakers', path: '/breakers', has: ['#bands svg.lanes rect', '#now table tbody tr', '#limits table tbody tr', 'main h2:has-text("Transitions")'] },
   { name: 'retries', path: '/retries', has: ['#facts .big', '#routes tbody tr', 'bw-chart figure', '#fates', '#explain table tbody tr'] },
+  { name: 'alerts', path: '/alerts?view=all', has: ['.tabs a', 'main h2:has-text("Incidents")'] },
+  { name: 'silences', path: '/alerts?view=silences', has: ['main h2:has-text("Silences")'] },
   { name: 'game days', path: '/gamedays', has: ['main h1:has-text("Game days")'] },
   { name: 'runs', path: '/runs', has: ['main h1:has-text("Runs")'] },
   { name: 'gate', path: '/gate', has: ['main table tbody tr', 'text=breakwater gate'] },
