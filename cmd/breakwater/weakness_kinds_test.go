@@ -176,7 +176,7 @@ func weaknesses() []plantedKind {
 			return s.doc("Service", demo.Points).set("breaker.half_open.probes", "1").set("breaker.half_open.pass_rate", `"10%"`).set("breaker.half_open.windows", "1").
 				set("breaker.open", "1s").set("breaker.max_open", "1s").set("breaker.window", "2s").set("breaker.min_requests", "15").name
 		}},
-		{kind: "a breaker that stays open after all is well", code: "slow_recovery", by: byDrill, scenario: "points-low-traffic-night", target: demo.Points, plant: func(s *weakShop) string {
+		{kind: "a breaker that stays open after all is well", code: "slow_recovery", by: byDrill, scenario: "points-half-open-pierce", target: demo.Points, plant: func(s *weakShop) string {
 			return s.doc("Service", demo.Points).set("breaker.open", ms(between(s.rnd, 5, 9)*60_000)).set("breaker.max_open", "30m").name
 		}},
 		{kind: "throttling taken for failure", code: "trips_wrongly", by: byDrill, scenario: "coupon-429-retry-after", target: demo.Coupon, plant: func(s *weakShop) string {
