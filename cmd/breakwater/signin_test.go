@@ -118,6 +118,11 @@ func (b *browser) do(method, path string, form url.Values) page {
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	return b.answer(r)
+}
+
+func (b *browser) answer(r *http.Request) page {
+	b.t.Helper()
 	res, err := b.http.Do(r)
 	if err != nil {
 		b.t.Fatal(err)

@@ -11,8 +11,9 @@ type throttle struct {
 	burst int64
 	pause time.Duration
 
-	mu   sync.Mutex
-	full map[string]time.Time
+	mu    sync.Mutex
+	full  map[string]time.Time
+	swept time.Time // when keys that are as good as new were last dropped
 }
 
 // throttleKeys bounds the memory; whoever makes more keys shares one with the rest.
@@ -55,9 +56,13 @@ func (t *throttle) place(key string, now time.Time) string {
 	if _, there := t.full[key]; there || len(t.full) < throttleKeys {
 		return key
 	}
-	for k, at := range t.full {
-		if !at.After(now) {
-			delete(t.full, k)
+	// Looking through all keys for each new one would be the flood's best ally.
+	if now.Sub(t.swept) >= t.pause {
+		t.swept = now
+		for k, at := range t.full {
+			if !at.After(now) {
+				delete(t.full, k)
+			}
 		}
 	}
 	if len(t.full) < throttleKeys {
