@@ -10,23 +10,22 @@ import (
 // The codes of weaknesses that documents show by themselves: no field is mistaken,
 // and yet something will not protect, or do harm, when it is needed.
 const (
-	TryOverTotal   = "W-PER-TRY"        // one try may take longer than the whole request
-	NoTotal        = "W-NO-TOTAL"       // a route does not say how long it may take
-	SlowConnect    = "W-CONNECT"        // to connect may take as long as a try
-	Unlimited      = "W-NO-LIMIT"       // nothing bounds what is under way
-	LimitAbove     = "W-LIMIT-ABOVE"    // a limit lets in more than what stands behind it takes
-	AfterIgnored   = "W-RETRY-AFTER"    // tries come sooner than the upstream asked for
-	NoBudget       = "W-BUDGET"         // nothing bounds the share of retries
-	OneEndpoint    = "W-ONE-ENDPOINT"   // what users need stands on one endpoint
-	NeverFilled    = "W-LAST-GOOD"      // a fallback that keeps nothing
-	ProbeStorm     = "W-HALF-OPEN"      // a breaker lets a crowd in to try
-	MirrorLive     = "W-MIRROR"         // copies of requests act on what is in use
-	SlowUnseen     = "W-SLOW"           // a call is slow only after it is over
-	BlindTo        = "W-BLIND"          // a breaker that does not count what fails
-	OnlyObserved   = "W-OBSERVE"        // a policy that decides, and does nothing
-	EjectAll       = "W-EJECT"          // every endpoint may be thrown out at once
-	FallbackNever  = "W-FALLBACK-NEVER" // a fallback that nothing brings about
-	WeaknessPrefix = "W-"
+	TryOverTotal  = "W-PER-TRY"        // one try may take longer than the whole request
+	NoTotal       = "W-NO-TOTAL"       // a route does not say how long it may take
+	SlowConnect   = "W-CONNECT"        // to connect may take as long as a try
+	Unlimited     = "W-NO-LIMIT"       // nothing bounds what is under way
+	LimitAbove    = "W-LIMIT-ABOVE"    // a limit lets in more than what stands behind it takes
+	AfterIgnored  = "W-RETRY-AFTER"    // tries come sooner than the upstream asked for
+	NoBudget      = "W-BUDGET"         // nothing bounds the share of retries
+	OneEndpoint   = "W-ONE-ENDPOINT"   // what users need stands on one endpoint
+	NeverFilled   = "W-LAST-GOOD"      // a fallback that keeps nothing
+	ProbeStorm    = "W-HALF-OPEN"      // a breaker lets a crowd in to try
+	MirrorLive    = "W-MIRROR"         // copies of requests act on what is in use
+	SlowUnseen    = "W-SLOW"           // a call is slow only after it is over
+	BlindTo       = "W-BLIND"          // a breaker that does not count what fails
+	OnlyObserved  = "W-OBSERVE"        // a policy that decides, and does nothing
+	EjectAll      = "W-EJECT"          // every endpoint may be thrown out at once
+	FallbackNever = "W-FALLBACK-NEVER" // a fallback that nothing brings about
 )
 
 // Weaknesses finds what a good configuration will come to grief by. It is strict,
