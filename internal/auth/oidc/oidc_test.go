@@ -1,123 +1,21 @@
 package oidc
 
 import (
-	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"maps"
-	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/auth/oidc/oidctest"
 )
 
-// issuer is a small real OpenID provider over TLS, with a key of its own: it hands
-// out codes, holds them to the PKCE challenge, and signs id tokens.
-type issuer struct {
-	*httptest.Server
-	key    *rsa.PrivateKey
-	mu     sync.Mutex
-	codes  map[string]url.Values // what the code was asked with
-	claims map[string]any        // of who signs in next; they go over ours
-	forge  func(head, body map[string]any)
-	signer *rsa.PrivateKey // another than key: its tokens do not hold
-}
-
-func newIssuer(t *testing.T) *issuer {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &issuer{key: key, signer: key, codes: map[string]url.Values{}, claims: map[string]any{}}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
-			"id_token_signing_alg_values_supported": []string{"RS256"}, "response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"}})
-	})
-	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "k1",
-			"n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes())}}})
-	})
-	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		code := random()
-		p.mu.Lock()
-		p.codes[code] = q
-		p.mu.Unlock()
-		to, err := url.Parse(q.Get("redirect_uri"))
-		if err != nil || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {
-			http.Error(w, "invalid_request", http.StatusBadRequest)
-			return
-		}
-		to.RawQuery = url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()
-		http.Redirect(w, r, to.String(), http.StatusFound)
-	})
-	mux.HandleFunc("POST /token", p.token)
-	p.Server = httptest.NewTLSServer(mux)
-	t.Cleanup(p.Close)
-	return p
-}
-
-func (p *issuer) token(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	asked, known := p.codes[r.PostFormValue("code")]
-	delete(p.codes, r.PostFormValue("code")) // good once
-	id, secret, basic := r.BasicAuth()
-	if !basic {
-		id, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
-	}
-	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-	if !known || id != "breakwater" || secret != "s3cret" || b64(sum[:]) != asked.Get("code_challenge") || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") {
-		w.WriteHeader(http.StatusBadRequest)
-		reply(w, map[string]string{"error": "invalid_grant"})
-		return
-	}
-	head := map[string]any{"alg": "RS256", "kid": "k1", "typ": "JWT"}
-	body := map[string]any{"iss": p.URL, "sub": "sub-1", "aud": "breakwater", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
-		"nonce": asked.Get("nonce"), "preferred_username": "Ann"}
-	maps.Copy(body, p.claims)
-	if p.forge != nil {
-		p.forge(head, body)
-	}
-	reply(w, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": p.sign(head, body)})
-}
-
-func (p *issuer) sign(head, body map[string]any) string {
-	h, _ := json.Marshal(head)
-	b, _ := json.Marshal(body)
-	text := b64(h) + "." + b64(b)
-	sum := sha256.Sum256([]byte(text))
-	sig, err := rsa.SignPKCS1v15(rand.Reader, p.signer, crypto.SHA256, sum[:])
-	if err != nil {
-		panic(err)
-	}
-	if head["alg"] == "none" {
-		sig = nil
-	}
-	return text + "." + b64(sig)
-}
-
-func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-
-func reply(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v)
-}
-
-func client(t *testing.T, p *issuer) *Provider {
+func client(t *testing.T, p *oidctest.Issuer) *Provider {
 	t.Helper()
 	c, err := New(Config{Issuer: p.URL, ClientID: "breakwater", Secret: "s3cret", Redirect: "https://breakwater.example/signin/callback", Client: p.Client(),
 		Grants: []Grant{{Value: "sre", Role: auth.Admin}, {Value: "shop", Role: auth.Operator, Services: []string{"order"}}, {Value: "staff", Role: auth.Viewer}}})
@@ -128,7 +26,7 @@ func client(t *testing.T, p *issuer) *Provider {
 }
 
 // visit is the browser's way to the provider and back.
-func visit(t *testing.T, p *issuer, location string) url.Values {
+func visit(t *testing.T, p *oidctest.Issuer, location string) url.Values {
 	t.Helper()
 	browser := *p.Client()
 	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -145,7 +43,7 @@ func visit(t *testing.T, p *issuer, location string) url.Values {
 }
 
 func TestSignInWithAProvider(t *testing.T) {
-	p := newIssuer(t)
+	p := oidctest.New(t)
 	c := client(t, p)
 	for _, tt := range []struct {
 		name   string
@@ -162,7 +60,7 @@ func TestSignInWithAProvider(t *testing.T) {
 		{"no name", map[string]any{"groups": "sre", "preferred_username": ""}, "", "", "says no name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p.claims = tt.claims
+			p.Claims = tt.claims
 			location, ticket, err := c.Start(t.Context(), "/gate")
 			if err != nil {
 				t.Fatal(err)
@@ -187,9 +85,9 @@ func TestSignInWithAProvider(t *testing.T) {
 
 // What does not belong to this sign-in, or is not the provider's word, lets nobody in.
 func TestForgedAnswers(t *testing.T) {
-	p := newIssuer(t)
+	p := oidctest.New(t)
 	c := client(t, p)
-	p.claims = map[string]any{"groups": "sre"}
+	p.Claims = map[string]any{"groups": "sre"}
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -217,9 +115,9 @@ func TestForgedAnswers(t *testing.T) {
 		{name: "signed with a shared secret", forge: func(head, _ map[string]any) { head["alg"] = "HS256" }, says: "does not hold"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p.forge, p.signer = tt.forge, p.key
+			p.Forge, p.Signer = tt.forge, p.Key
 			if tt.signer != nil {
-				p.signer = tt.signer
+				p.Signer = tt.signer
 			}
 			location, ticket, err := c.Start(t.Context(), "/")
 			if err != nil {
@@ -259,7 +157,7 @@ func TestAnAddressMustBeProved(t *testing.T) {
 
 // Control starts without the provider, and finds it when it is there.
 func TestTheProviderMayComeLater(t *testing.T) {
-	p := newIssuer(t)
+	p := oidctest.New(t)
 	c := client(t, p)
 	real := c.cfg.Client.Transport
 	down := errors.New("down")
