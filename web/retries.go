@@ -138,11 +138,11 @@ func retryFacts(t slo.Tally, fates []traffic.Fate) ([]Fact, []slo.Line) {
 			Meaning: "1.000 is none too many. A request that was refused before any try has none, so that it may be less."})
 	}
 	if valid := t.Good + t.Bad; valid > 0 {
-		first := max(valid-t.FirstTryBad, 0)
+		first := valid - traffic.FirstBad(t)
 		pair.Value, pair.Unit, pair.Class = slo.Share(t.Good, valid), "("+slo.Share(first, valid)+")", ""
-		pair.Text = slo.Count(t.FirstTryBad) + " failed at first, " + slo.Count(t.Bad) + " in the end."
+		pair.Text = slo.Count(traffic.FirstBad(t)) + " would have failed at the first try, " + slo.Count(t.Bad) + " did in the end."
 		lines = append(lines, slo.Line{ID: "final", Label: "Success", Value: slo.Share(t.Good, valid), Formula: slo.Count(t.Good) + " good / " + slo.Count(valid) + " valid", Meaning: "What users saw, retries included."},
-			slo.Line{ID: "first", Label: "First try", Value: slo.Share(first, valid), Formula: "(" + slo.Count(valid) + " − " + slo.Count(t.FirstTryBad) + ") / " + slo.Count(valid), Meaning: "What they would have seen without any retry."})
+			slo.Line{ID: "first", Label: "First try", Value: slo.Share(first, valid), Formula: "(" + slo.Count(valid) + " − " + slo.Count(traffic.FirstBad(t)) + ") / " + slo.Count(valid), Meaning: "What they would have seen without any retry."})
 	}
 	var retries, kept, gate, budget int64
 	for _, f := range fates {
@@ -179,7 +179,7 @@ func retryRow(x traffic.Route, ratioMilli int64) RetryRow {
 		}
 	}
 	if valid := x.Tally.Good + x.Tally.Bad; valid > 0 {
-		row.Final, row.First = slo.Share(x.Tally.Good, valid), "("+slo.Share(max(valid-x.Tally.FirstTryBad, 0), valid)+")"
+		row.Final, row.First = slo.Share(x.Tally.Good, valid), "("+slo.Share(valid-traffic.FirstBad(x.Tally), valid)+")"
 	}
 	if ppm, ok := traffic.Used(x.Tally, ratioMilli); ok {
 		row.Used = slo.SpentPercent(ppm)
@@ -242,13 +242,13 @@ func skipWords(reason string) string {
 // amplification draws tries a request over time.
 func (v view) amplification(a axis, step time.Duration, service string, steps []traffic.Minute) *Chart {
 	at, value, top := []time.Time{}, []float64{}, 1.05
-	byTime := map[time.Time]traffic.Minute{}
+	byTime := map[int64]traffic.Minute{}
 	for _, m := range steps {
-		byTime[m.At] = m
+		byTime[m.At.Unix()] = m
 	}
 	var rows []traffic.Minute
 	for t := a.from.Truncate(step); t.Before(a.to); t = t.Add(step) {
-		m := byTime[t]
+		m := byTime[t.Unix()]
 		m.At = t
 		rows = append(rows, m)
 		milli, ok := traffic.Amplified(m.Tally)

@@ -119,7 +119,7 @@ func (w *weigher) happened() []Happening {
 		add(m.From, string(m.Kind), "%s", text)
 	}
 	for _, t := range w.e.Turns {
-		add(t.At, t.Policy, "%s %s: %s to %s, %s", t.Policy, strings.Trim(t.Upstream+" "+t.Endpoint, " "), t.From, t.To, t.Reason)
+		add(t.At, t.Policy, "%s of %s: %s to %s, %s", t.Policy, cmp.Or(strings.Trim(t.Upstream+" "+t.Endpoint, " "), w.e.Service), strings.ReplaceAll(t.From, "_", "-"), strings.ReplaceAll(t.To, "_", "-"), t.Reason)
 	}
 	for _, x := range w.e.Experiments {
 		if !x.Since.IsZero() && (x.Touched > 0 || x.Service == w.e.Service || w.depends(x.Service)) {

@@ -190,10 +190,12 @@ func (w *weigher) measure(statuses []slo.Status) Measure {
 	m := Measure{Level: slo.Unknown}
 	var parts []string
 	if valid := w.now.Good + w.now.Bad; valid > 0 && w.span.State != NoData {
-		m.SuccessPPM, m.FirstTryPPM = new(part(w.now.Good, valid)), new(part(max(valid-w.now.FirstTryBad, 0), valid))
+		// What was refused had no try that could fail, and is bad all the same.
+		firstBad := min(max(w.now.FirstTryBad, w.now.Bad+w.now.Recovered), valid)
+		m.SuccessPPM, m.FirstTryPPM = new(part(w.now.Good, valid)), new(part(valid-firstBad, valid))
 		parts = append(parts, fmt.Sprintf("%s success", slo.Share(w.now.Good, valid)))
 		if *m.FirstTryPPM != *m.SuccessPPM {
-			parts[0] += fmt.Sprintf(" (%s at the first try)", slo.Share(max(valid-w.now.FirstTryBad, 0), valid))
+			parts[0] += fmt.Sprintf(" (%s at the first try)", slo.Share(valid-firstBad, valid))
 		}
 	}
 	if w.now.Throttled > 0 {

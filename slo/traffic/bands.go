@@ -34,6 +34,10 @@ type Life struct {
 	From, To     time.Time
 }
 
+// Late is how old the newest report of a gateway may be before nobody knows any more:
+// they report every second, and a report takes its way.
+const Late = 15 * time.Second
+
 // Span is a state that lasted; State "" is time of which nobody reported.
 type Span struct {
 	State    string
@@ -133,6 +137,9 @@ func band(k Key, turns []retrylog.Transition, lives []Life, from, to time.Time) 
 	}
 	var mine []Life
 	for _, l := range lives {
+		if to.Sub(l.To) < Late {
+			l.To = later(l.To, to)
+		}
 		if l.Gateway == k.Gateway && l.Env == k.Env && l.To.After(from) && l.From.Before(to) {
 			mine = append(mine, l)
 		}

@@ -44,6 +44,7 @@ func TestBands(t *testing.T) {
 		{"what stood before stands", []retrylog.Transition{turn(-50, "closed", "open")}, one, "open 0-100", "open", 100},
 		{"a silent gateway is no data, not closed", []retrylog.Transition{turn(10, "closed", "open")}, []Life{{"prod", "gw-1", at(-10), at(40)}}, "closed 0-10, open 10-40, ? 40-100", "", 30},
 		{"a new process begins at rest", []retrylog.Transition{turn(10, "closed", "open")}, []Life{{"prod", "gw-1", at(-10), at(40)}, {"prod", "gw-1", at(50), at(100)}}, "closed 0-10, open 10-40, ? 40-50, closed 50-100", "closed", 30},
+		{"a report of some seconds ago is no silence", []retrylog.Transition{turn(10, "closed", "open")}, []Life{{"prod", "gw-1", at(-10), at(90)}}, "closed 0-10, open 10-100", "open", 90},
 		{"nobody reported at all", []retrylog.Transition{turn(10, "closed", "open")}, nil, "? 0-100", "", 0},
 		{"a life of another environment says nothing", []retrylog.Transition{turn(10, "closed", "open")}, []Life{{"test", "gw-1", at(-10), at(100)}}, "? 0-100", "", 0},
 	} {

@@ -30,12 +30,11 @@ func Amplified(t slo.Tally) (milli int64, ok bool) {
 	return t.Attempts * 1000 / t.Exchanges, true
 }
 
-// Retries are the tries beyond the first of each request that was retried.
-func Retries(rows []Fate) (n int64) {
-	for _, f := range rows {
-		n += f.Retries
-	}
-	return n
+// FirstBad is how many valid requests would have been bad without any retry: those whose
+// first try failed, and at least those that were bad in the end or saved by a retry. A
+// request that was refused had no try that could have failed.
+func FirstBad(t slo.Tally) int64 {
+	return min(max(t.FirstTryBad, t.Bad+t.Recovered), t.Good+t.Bad)
 }
 
 // Fate is what became of requests whose first try failed, by the reason for which they

@@ -22,6 +22,9 @@ func TestFatesAreInOrderAndAddUp(t *testing.T) {
 	if got[0].Reason != "connect_failure" || got[0].Neither != 5 || got[0].PPM != 300_000 || got[1].Reason != "error_rate_gate" || got[2].Neither != 0 {
 		t.Errorf("%+v", got)
 	}
+	if got := FirstBad(slo.Tally{Good: 60, Bad: 40, FirstTryBad: 8, Recovered: 5}); got != 45 {
+		t.Errorf("32 refused and 5 saved: %d would have been bad, want 45", got)
+	}
 	if ppm, ok := Used(slo.Tally{Exchanges: 1000, Attempts: 1050}, 100); ppm != 500_000 || !ok {
 		t.Errorf("half of the budget is %d ppm, %v", ppm, ok)
 	}

@@ -33,7 +33,7 @@ const pages = () => [
   { name: 'service', path: service, has: ['#budget .huge', '#budget .bar', '#explain table tbody tr', 'bw-chart figure', '#recent'] },
   { name: 'now', path: '/now', has: ['#answers .huge', 'main h2:has-text("Likely causes")', 'main h2:has-text("All services")', '#explain table tbody tr'] },
   { name: 'SLOs', path: '/slos', has: ['main table tbody tr .chip', 'main table .bar'] },
-  { name: 'SLO', path: slo, has: ['#budget .huge', '#spent', '#whatif select', 'bw-chart figure', '#explain table tbody tr'] },
+  { name: 'SLO', path: slo, has: ['#budget .huge', '#who-spent', '#whatif select', 'bw-chart figure', '#explain table tbody tr'] },
   { name: 'SLO, what if', path: slo + (slo.includes('?') ? '&' : '?') + 'target=99.5&window=7d', has: ['#whatif table tbody tr'] },
   { name: 'breakers', path: '/breakers', has: ['#bands svg.lanes rect', '#now table tbody tr', '#limits table tbody tr', 'main h2:has-text("Transitions")'] },
   { name: 'retries', path: '/retries', has: ['#facts .big', '#routes tbody tr', 'bw-chart figure', '#fates', '#explain table tbody tr'] },
