@@ -103,7 +103,7 @@ func drillShop(t *testing.T, seed uint64, n int, w *plantedKind) (s *weakShop, s
 
 // TestWeaknessesByDrill plants what only shows when it is tried, holds the drill of
 // the library that finds it, over real processes, and the same drills where nothing
-// is planted. The normal run holds a part of them, another one each day.
+// is planted. The normal run holds a part of them, another one each time.
 func TestWeaknessesByDrill(t *testing.T) {
 	slow(t)
 	seed := weaknessSeed()
