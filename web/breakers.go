@@ -24,6 +24,8 @@ type Traffic interface {
 	// RetrySteps counts by steps; service "" is all of them.
 	RetrySteps(ctx context.Context, service string, from, to time.Time, step time.Duration) ([]traffic.Minute, error)
 	Fates(ctx context.Context, service string, from, to time.Time) ([]traffic.Fate, error)
+	Heat(ctx context.Context, service, env string, from, to time.Time, step time.Duration) ([]traffic.HeatStep, error)
+	Around(ctx context.Context, service, env string, from, to time.Time) ([]traffic.Beside, error)
 }
 
 // trafficRanges are how far back pages of traffic look.

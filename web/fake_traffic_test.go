@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"breakwater/internal/histogram"
 	"breakwater/internal/retrylog"
 	"breakwater/slo"
 	"breakwater/slo/traffic"
@@ -90,4 +91,31 @@ func (h *house) Fates(context.Context, string, time.Time, time.Time) ([]traffic.
 		{Reason: "retry_after_header", Retried: true, Count: 376, Retries: 380, Recovered: 150, Failed: 226},
 		{Reason: "error_rate_gate", Count: 598}, {Reason: "non_idempotent", Count: 389}, {Reason: "attempts_exhausted", Count: 255}, {Reason: "retry_budget", Count: 158}, {Reason: "deadline", Count: 105}, {Reason: "body_not_replayable", Count: 51}, {Reason: "rule_never", Count: 30},
 	}), h.broken
+}
+
+func (h *house) Heat(_ context.Context, service, _ string, from, to time.Time, step time.Duration) ([]traffic.HeatStep, error) {
+	var out []traffic.HeatStep
+	for i, at := 0, from; at.Before(h.now) && service != "invoice-export"; i, at = i+1, at.Add(step) {
+		if i == 9 || i == 10 {
+			continue
+		}
+		var b histogram.Bins
+		for k := range int64(40) {
+			b.Add(4_000+k*k*120, 90-2*k)
+		}
+		if i > 20 && i < 25 {
+			b.Add(2_700_000, 60)
+		}
+		out = append(out, traffic.HeatStep{At: at, Hist: b, MaxUS: 2_800_000})
+	}
+	return out, h.broken
+}
+
+func (h *house) Around(_ context.Context, service, _ string, _, _ time.Time) ([]traffic.Beside, error) {
+	if service == "invoice-export" {
+		return nil, h.broken
+	}
+	return []traffic.Beside{{Side: "caller", Name: "web", Bad: 20, Total: 84_200}, {Side: "caller", Name: "app-ios", Bad: 31, Total: 52_000}, {Side: "caller", Name: "", Bad: 0, Total: 300},
+		{Side: "calls", Name: "points", Bad: 1_240, Total: 9_800}, {Side: "calls", Name: "payment", Bad: 2, Total: 31_000},
+		{Side: "code", Name: "50003", Bad: 41, Total: 41}, {Side: "kind", Name: "status_503", Bad: 12, Total: 12}}, h.broken
 }

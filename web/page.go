@@ -17,7 +17,7 @@ import (
 type pages struct{ set map[string]*template.Template }
 
 func parsePages(a *assets) (*pages, error) {
-	scripts := []string{"bw-live.js", "bw-chart.js", "keys.js"}
+	scripts := []string{"bw-live.js", "bw-chart.js", "bw-heatmap.js", "keys.js"}
 	list := func(names ...string) (urls []string, err error) {
 		for _, n := range names {
 			u, err := a.url(n)
@@ -34,7 +34,7 @@ func parsePages(a *assets) (*pages, error) {
 			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "sizes.css")
 		},
 		"scripts": func() ([]string, error) { return list(scripts...) },
-	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html", "templates/who.html", "templates/admin-top.html", "templates/signin-door.html")
+	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html", "templates/heat.html", "templates/who.html", "templates/admin-top.html", "templates/signin-door.html")
 	if err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}

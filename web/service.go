@@ -36,6 +36,7 @@ type serviceView struct {
 	Runs            []RunRow
 	RunTrouble      string
 	Document        string
+	More            serviceMore
 }
 
 // Fact is a number with its sentence.
@@ -95,6 +96,7 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 
 	runs := v.runsOf(name)
 	s.history(r, v, st, runs, &page)
+	page.More = s.more(r, v, st)
 	recent, err := s.cfg.Ledger.Recent(r.Context(), name, 20)
 	page.FailTrouble = s.read(r.Context(), "Recent failures", err)
 	for _, x := range recent {

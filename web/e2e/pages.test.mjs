@@ -30,7 +30,7 @@ after(() => browser.close());
 const pages = () => [
   { name: 'overview', path: '/', has: ['main h1:has-text("Overview")', '.tiles .tile', '.svc', '.svc .bar'] },
   { name: 'overview as a table', path: '/?view=table', has: ['main table tbody tr'] },
-  { name: 'service', path: service, has: ['#budget .huge', '#budget .bar', '#explain table tbody tr', 'bw-chart figure', '#recent'] },
+  { name: 'service', path: service, has: ['#budget .huge', '#budget .bar', '#explain table tbody tr', 'bw-chart figure', '#latency', '#around', '#recent'] },
   { name: 'now', path: '/now', has: ['#answers .huge', 'main h2:has-text("Likely causes")', 'main h2:has-text("All services")', '#explain table tbody tr'] },
   { name: 'SLOs', path: '/slos', has: ['main table tbody tr .chip', 'main table .bar'] },
   { name: 'SLO', path: slo, has: ['#budget .huge', '#who-spent', '#whatif select', 'bw-chart figure', '#explain table tbody tr'] },
