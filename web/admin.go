@@ -39,7 +39,7 @@ func adminNav(r *http.Request) []Link {
 		return nil
 	}
 	return []Link{
-		{Name: "People", Href: "/admin", Icon: "book", Head: "Admin"},
+		{Name: "People", Href: "/admin/", Icon: "book", Head: "Admin"},
 		{Name: "Tokens", Href: "/admin/tokens", Icon: "check"},
 		{Name: "Audit", Href: "/admin/audit", Icon: "list"},
 	}
@@ -93,7 +93,7 @@ type adminFrame struct {
 }
 
 func adminTabs(here string) []Link {
-	tabs := []Link{{Name: "People", Href: "/admin"}, {Name: "Tokens", Href: "/admin/tokens"}, {Name: "Audit", Href: "/admin/audit"}}
+	tabs := []Link{{Name: "People", Href: "/admin/"}, {Name: "Tokens", Href: "/admin/tokens"}, {Name: "Audit", Href: "/admin/audit"}}
 	for i := range tabs {
 		tabs[i].Here = tabs[i].Name == here
 	}
@@ -206,7 +206,7 @@ func (d *adminDesk) saved(w http.ResponseWriter, r *http.Request, err error, sai
 		d.showPeople(w, r, status, adminPeople{adminFrame: adminFrame{Trouble: text}})
 		return
 	}
-	leave(w, r, "/admin?said="+said)
+	leave(w, r, "/admin/?said="+said)
 }
 
 func (d *adminDesk) resetUser(w http.ResponseWriter, r *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -312,5 +313,27 @@ func TestTokensOfOneServiceStayThere(t *testing.T) {
 				t.Errorf("%s of points: %s %s is %d %.200s", role, q.method, q.path, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// TestPagesThatChangeAskForAnOperator: pages are one mount for whoever reads, so
+// each form on them that does more than stop must ask for an operator by itself.
+func TestPagesThatChangeAskForAnOperator(t *testing.T) {
+	d := newDesk(t, pgtest.DSN(t), controlOptions{})
+	b := d.browser()
+	b.signIn("ann", d.person("ann", auth.Viewer), "").leads(t, "/")
+	forms := 0
+	for key, row := range agreed() {
+		method, path, _ := strings.Cut(key, " ")
+		if method == http.MethodGet || row != "viewer" || strings.HasPrefix(path, "/api/") || path == "/halt" || path == "/runs/{id}/abort" {
+			continue
+		}
+		forms++
+		if p := b.do(method, parameter.ReplaceAllString(path, "1"), url.Values{"reason": {"because"}, "note": {"x"}}); p.status != http.StatusForbidden {
+			t.Errorf("a viewer's %s is %d to %q, want 403", key, p.status, p.to())
+		}
+	}
+	if forms < 4 {
+		t.Errorf("only %d forms", forms)
 	}
 }

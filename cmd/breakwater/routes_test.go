@@ -63,6 +63,12 @@ func agreed() map[string]string {
 		"GET /admin/audit":                 "admin",
 		// Pages: reading and stopping, for whoever is logged in.
 		"GET /":                                 "viewer",
+		"GET /alerts":                           "viewer",
+		"GET /alerts/{id}":                      "viewer",
+		"POST /alerts/{id}/ack":                 "viewer",
+		"GET /retries":                          "viewer",
+		"POST /silences":                        "viewer",
+		"POST /silences/{id}/end":               "viewer",
 		"GET /menu":                             "viewer",
 		"GET /now":                              "viewer",
 		"GET /breakers":                         "viewer",
