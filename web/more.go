@@ -11,11 +11,12 @@ import (
 
 // morePages are the templates of the pages that look into traffic and promises.
 func morePages() []string {
-	return []string{"now", "slos", "slo", "breakers", "retries", "alerts", "alert"}
+	return []string{"now", "slos", "slo", "breakers", "retries", "alerts", "alert", "find"}
 }
 
 // moreRoutes are where they stand.
 func (s *Server) moreRoutes(r chi.Router) {
+	r.Get("/find", s.find)
 	r.Get("/now", s.nowPage)
 	r.Get("/breakers", s.breakers)
 	r.Get("/retries", s.retries)

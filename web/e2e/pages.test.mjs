@@ -39,6 +39,7 @@ const pages = () => [
   { name: 'retries', path: '/retries', has: ['#facts .big', '#routes tbody tr', 'bw-chart figure', '#fates', '#explain table tbody tr'] },
   { name: 'alerts', path: '/alerts?view=all', has: ['.tabs a', 'main h2:has-text("Incidents")'] },
   { name: 'silences', path: '/alerts?view=silences', has: ['main h2:has-text("Silences")'] },
+  { name: 'find', path: '/find?q=' + encodeURIComponent(service.split('/').pop() || ''), has: ['.found a'] },
   { name: 'game days', path: '/gamedays', has: ['main h1:has-text("Game days")'] },
   { name: 'runs', path: '/runs', has: ['main h1:has-text("Runs")'] },
   { name: 'gate', path: '/gate', has: ['main table tbody tr', 'text=breakwater gate'] },
