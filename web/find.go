@@ -42,7 +42,9 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	needle := strings.ToLower(query)
-	has := func(texts ...string) bool { return strings.Contains(strings.ToLower(strings.Join(texts, "\n")), needle) }
+	has := func(texts ...string) bool {
+		return strings.Contains(strings.ToLower(strings.Join(texts, "\n")), needle)
+	}
 	add := func(name, more string, rows []FoundRow) {
 		if len(rows) == 0 {
 			return

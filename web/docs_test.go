@@ -1,0 +1,52 @@
+package web
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every table that the documentation names can be had, and every page it lists answers.
+func TestThePagesDocumentIsTrue(t *testing.T) {
+	text, err := os.ReadFile("../docs/pages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := shop(noon).server(t).Handler()
+	_, tables, _ := strings.Cut(string(text), "| page | tables |")
+	tables, _, _ = strings.Cut(tables, "## Keys")
+	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|$").FindAllStringSubmatch(tables, -1)
+	if len(rows) != 7 {
+		t.Fatalf("%d rows of tables", len(rows))
+	}
+	for _, row := range rows {
+		path := strings.NewReplacer("/slos/{id}", "/slos/order-availability", "/alerts/{id}", "/alerts/i-207").Replace(row[1])
+		names, _, _ := strings.Cut(row[2], ":")
+		for name := range strings.SplitSeq(names, ", ") {
+			at := path + "?format=csv&table=" + name
+			if path == "/alerts" {
+				at += "&view=" + name
+			}
+			if status, head, body := get(t, h, at); status != 200 || head.Get("Content-Type") != "text/csv; charset=utf-8" || strings.Count(body, "\n") < 2 {
+				t.Errorf("%s: %d, %s", at, status, head.Get("Content-Type"))
+			}
+		}
+	}
+	pages, _, _ := strings.Cut(string(text), "## Numbers")
+	for _, m := range regexp.MustCompile("`(/[a-z/{}?=1]*)`").FindAllStringSubmatch(pages, -1) {
+		path := strings.NewReplacer("/slos/{id}", "/slos/order-availability", "/alerts/{id}", "/alerts/i-207", "/runs/{id}", "/runs/r-1287", "/services/{service}", "/services/order").Replace(m[1])
+		if status, _, _ := get(t, h, path); status != 200 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	keys, err := os.ReadFile("static/keys.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("`([a-z])` (now|overview|SLOs|alerts|runs|game|gate|breakers)").FindAllStringSubmatch(strings.ReplaceAll(string(text), "\n", " "), -1) {
+		if !strings.Contains(string(keys), " "+m[1]+": '/") {
+			t.Errorf("no key %s", m[1])
+		}
+	}
+}
