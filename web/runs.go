@@ -108,6 +108,7 @@ type Count struct {
 type Check struct {
 	Phase, ID, Text, Expected, Seen, N string
 	Mark                               Chip
+	Weakness, Right                    string // what a failure shows, and what would be right
 	Evidence                           string // address of what it rests on; "" while it waits
 	Rows                               []LogLine
 }
@@ -239,7 +240,8 @@ func (v view) checks(r injector.Run) (out []Check, passed string) {
 	n := map[injector.Result]int{}
 	for _, a := range r.Assertions {
 		n[a.Result]++
-		c := Check{Phase: a.Phase, ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result)}
+		c := Check{Phase: a.Phase, ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result),
+			Weakness: spaced(a.Weakness), Right: a.Right}
 		if a.Result != injector.Pending {
 			c.Evidence = "/api/v1/experiments/" + url.PathEscape(r.ID) + "/evidence/" + url.PathEscape(a.ID)
 		}
