@@ -67,6 +67,7 @@ func agreed() map[string]string {
 		"GET /alerts/{id}":                      "viewer",
 		"POST /alerts/{id}/ack":                 "viewer",
 		"GET /retries":                          "viewer",
+		"GET /find":                             "viewer",
 		"POST /silences":                        "viewer",
 		"POST /silences/{id}/end":               "viewer",
 		"GET /menu":                             "viewer",
