@@ -30,7 +30,9 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "breakwater")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, ".") // as make build does, which has built most of it
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
