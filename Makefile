@@ -26,8 +26,8 @@ demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
 test: ## everything that proves the project; installs what it needs
 	@.ci/need postgresql redis-server gcc python3 chromium nodejs npm
 	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint build
-	CI=true CGO_ENABLED=1 go test -trimpath -race -timeout 14m $$(go list ./... | grep -v /cmd/breakwater)
-	CI=true CGO_ENABLED=1 go test -trimpath -race -parallel 6 -timeout 14m ./cmd/breakwater
+	CI=true CGO_ENABLED=1 go test -trimpath -race -p 4 -timeout 14m $$(go list ./... | grep -v /cmd/breakwater)
+	CI=true CGO_ENABLED=1 go test -trimpath -race -parallel 4 -timeout 14m ./cmd/breakwater
 
 check: ## the fast part, for people at work
 	go vet ./...

@@ -114,7 +114,7 @@ func TestLibrary(t *testing.T) {
 	lib := library(t)
 	ids := slices.Sorted(maps.Keys(lib))
 	if !*weakAll {
-		const some = 4
+		const some = 2
 		first := int(seed%uint64(len(ids)+some-1)) / some * some
 		ids = append(ids, ids...)[first : first+some]
 	}
