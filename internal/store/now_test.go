@@ -29,7 +29,9 @@ func nowRecords() (records []retrylog.Record) {
 		}
 		records = append(records, r)
 	}
-	fine := func(n int) retrylog.Try { return retrylog.Try{Endpoint: fmt.Sprintf("10.0.0.%d:80", 1+n%3), Status: 200} }
+	fine := func(n int) retrylog.Try {
+		return retrylog.Try{Endpoint: fmt.Sprintf("10.0.0.%d:80", 1+n%3), Status: 200}
+	}
 	for m := -30; m < 0; m++ {
 		for n := range 12 {
 			add("order", []string{"web", "app"}[n%2], noon.Add(time.Duration(m)*time.Minute+time.Duration(n*5)*time.Second), fine(n), nil)

@@ -29,9 +29,14 @@ func TestFacetsTellHowItFailed(t *testing.T) {
 		one(func(x *retrylog.Exchange) {
 			x.Tries[0].Kind, x.Tries[0].Status, x.Status, x.Outcome = "try_timeout", 0, 504, retrylog.Timeout
 		}),
-		one(func(x *retrylog.Exchange) { x.Tries[0].Status, x.Status, x.Outcome = 500, 500, retrylog.UpstreamFailure }),
+		one(func(x *retrylog.Exchange) {
+			x.Tries[0].Status, x.Status, x.Outcome = 500, 500, retrylog.UpstreamFailure
+		}),
 		one(func(x *retrylog.Exchange) { x.Outcome, x.BusinessCode = retrylog.UpstreamFailure, "50003" }),
-		one(func(x *retrylog.Exchange) { x.Outcome, x.Status = retrylog.ClientAbort, 499; x.Tries[0] = retrylog.Try{Endpoint: "a:1", Kind: "canceled"} }),
+		one(func(x *retrylog.Exchange) {
+			x.Outcome, x.Status = retrylog.ClientAbort, 499
+			x.Tries[0] = retrylog.Try{Endpoint: "a:1", Kind: "canceled"}
+		}),
 	}, noon, nil)
 	got := map[string]Facet{}
 	for _, x := range f.Facets {
