@@ -35,12 +35,12 @@ func (a *API) List(w http.ResponseWriter, r *http.Request) {
 	out := struct {
 		HaltedAt time.Time `json:"halted_at,omitzero"`
 		HaltedBy string    `json:"halted_by,omitempty"`
-		Runs     []runJSON `json:"experiments"`
-	}{halt.At, halt.Actor, []runJSON{}}
+		Runs     []RunView `json:"experiments"`
+	}{halt.At, halt.Actor, []RunView{}}
 	for _, x := range runs {
 		out.Runs = append(out.Runs, showRun(x))
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }
 
 // Create answers POST /api/v1/experiments: {"scenario": "id"} in JSON, or a
@@ -57,10 +57,10 @@ func (a *API) Create(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", "/api/v1/experiments/"+run.ID)
 	out := struct {
-		runJSON
+		RunView
 		Warnings []warningJSON `json:"warnings"`
 	}{showRun(run), showWarnings(warnings)}
-	writeJSON(w, http.StatusCreated, out)
+	WriteJSON(w, http.StatusCreated, out)
 }
 
 // askedFor reads {"scenario": "id"}, strictly: a field that is not understood may
@@ -99,7 +99,7 @@ func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := struct {
-		runJSON
+		RunView
 		Document string      `json:"document"`
 		Events   []eventJSON `json:"events"`
 		Series   []stripJSON `json:"series"`
@@ -114,7 +114,7 @@ func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Series = append(out.Series, strip)
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }
 
 // Abort answers POST /api/v1/experiments/{id}/abort.
@@ -148,7 +148,7 @@ func (a *API) stand(w http.ResponseWriter, r *http.Request, id string) {
 		a.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, showRun(run))
+	WriteJSON(w, http.StatusOK, showRun(run))
 }
 
 // Halt answers POST /api/v1/halt: everything stops, nothing starts.
@@ -158,7 +158,7 @@ func (a *API) Halt(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, struct {
+	WriteJSON(w, http.StatusOK, struct {
 		Stopped int `json:"stopped"`
 	}{n})
 }
@@ -190,5 +190,5 @@ func (a *API) GameDays(w http.ResponseWriter, r *http.Request) {
 	for _, s := range all {
 		out.Days = append(out.Days, showSchedule(s, now))
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }

@@ -212,7 +212,7 @@ func probeOf(r Run, value int64, verdict Verdict) SearchProbe {
 
 // Abandon ends a search, and the probe that is under way.
 func (e *Desk) Abandon(ctx context.Context, id, actor string) error {
-	if !nameable(id) {
+	if !Nameable(id) {
 		return fmt.Errorf("search %q: %w", id, ErrNotFound)
 	}
 	s, err := e.cfg.Ledger.Search(ctx, id)
@@ -236,7 +236,7 @@ func (e *Desk) Abandon(ctx context.Context, id, actor string) error {
 
 // Boundary returns one search.
 func (e *Desk) Boundary(ctx context.Context, id string) (Search, error) {
-	if !nameable(id) {
+	if !Nameable(id) {
 		return Search{}, fmt.Errorf("search %q: %w", id, ErrNotFound)
 	}
 	return e.cfg.Ledger.Search(ctx, id)
@@ -244,7 +244,7 @@ func (e *Desk) Boundary(ctx context.Context, id string) (Search, error) {
 
 // Boundaries lists searches, the newest first; scenario "" lists all.
 func (e *Desk) Boundaries(ctx context.Context, scenario string, limit int) ([]Search, error) {
-	if !nameable(scenario) {
+	if !Nameable(scenario) {
 		return nil, nil
 	}
 	return e.cfg.Ledger.Searches(ctx, scenario, limit)

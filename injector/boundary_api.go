@@ -52,7 +52,7 @@ func (a *API) Seek(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/api/v1/searches/"+s.ID)
-	writeJSON(w, http.StatusCreated, showSearch(s))
+	WriteJSON(w, http.StatusCreated, showSearch(s))
 }
 
 // Searches answers GET /api/v1/searches?scenario=, the newest first.
@@ -68,7 +68,7 @@ func (a *API) Searches(w http.ResponseWriter, r *http.Request) {
 	for _, s := range all {
 		out.Searches = append(out.Searches, showSearch(s))
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }
 
 // Search answers GET /api/v1/searches/{id}.
@@ -78,7 +78,7 @@ func (a *API) Search(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, showSearch(s))
+	WriteJSON(w, http.StatusOK, showSearch(s))
 }
 
 // Abandon answers POST /api/v1/searches/{id}/abort: the search ends, and its probe.
@@ -98,7 +98,7 @@ func agreedTo(w http.ResponseWriter, r *http.Request) (hash string, ok bool) {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&ask); err != nil && !errors.Is(err, io.EOF) {
-		problem(w, http.StatusBadRequest, "bad_request", `must be {"hash": "..."}, the document's, or nothing`)
+		Problem(w, http.StatusBadRequest, "bad_request", `must be {"hash": "..."}, the document's, or nothing`)
 		return "", false
 	}
 	return ask.Hash, true

@@ -32,7 +32,7 @@ func (e *Desk) Runs(ctx context.Context, limit int) ([]Run, error) {
 
 // Run returns one run whole, or ErrNotFound.
 func (e *Desk) Run(ctx context.Context, id string) (Run, error) {
-	if !nameable(id) {
+	if !Nameable(id) {
 		return Run{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
 	}
 	r, err := e.cfg.Ledger.Run(ctx, id)
@@ -148,7 +148,7 @@ var ErrSelf = errors.New("who started a run cannot approve it")
 // Abort stops one run. It wins over whatever its engine does at the same time,
 // and doing it again changes nothing.
 func (e *Desk) Abort(ctx context.Context, id, actor string) error {
-	if !nameable(id) || id == everything {
+	if !Nameable(id) || id == everything {
 		return fmt.Errorf("run %q: %w", id, ErrNotFound)
 	}
 	return e.stopping(ctx, id, actor, func(ctx context.Context) error { return e.abort(ctx, id, actor) })
@@ -183,7 +183,7 @@ func (e *Desk) abort(ctx context.Context, id, actor string) error {
 }
 
 func (e *Desk) stand(ctx context.Context, id string) (Run, time.Time, error) {
-	if !nameable(id) {
+	if !Nameable(id) {
 		return Run{}, time.Time{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
 	}
 	now, err := e.cfg.Ledger.Now(ctx)

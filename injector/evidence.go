@@ -27,18 +27,18 @@ const maxTouched = 50
 func asked(w http.ResponseWriter, r *http.Request) (id, document string, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
 	if err != nil {
-		problem(w, http.StatusRequestEntityTooLarge, "too_large", "the document must be at most 256 KiB")
+		Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the document must be at most 256 KiB")
 		return "", "", false
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		if id, err = askedFor(body); err != nil {
-			problem(w, http.StatusBadRequest, "bad_request", err.Error())
+			Problem(w, http.StatusBadRequest, "bad_request", err.Error())
 			return "", "", false
 		}
 		return id, "", true
 	}
 	if strings.TrimSpace(string(body)) == "" {
-		problem(w, http.StatusBadRequest, "bad_request", "must hold a Scenario document, got nothing")
+		Problem(w, http.StatusBadRequest, "bad_request", "must hold a Scenario document, got nothing")
 		return "", "", false
 	}
 	return "", string(body), true
@@ -99,7 +99,7 @@ func (a *API) Preview(w http.ResponseWriter, r *http.Request) {
 		showWarnings(p.Warnings), f.Requests, f.Hits, f.TryFailPPM, f.FinalPPM, f.UserFailPPM, f.AmplificationMilli,
 		known(f.Failures), known(f.BudgetPPM), known(f.Users), f.RowChance,
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }
 
 // Delete answers DELETE /api/v1/experiments/{id}: of a run that has ended.
@@ -153,5 +153,5 @@ func (a *API) Evidence(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Exchanges = append(out.Exchanges, row)
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }

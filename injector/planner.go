@@ -134,18 +134,18 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wait, errWait = time.ParseDuration(text)
 	}
 	if errEpoch != nil || errRevision != nil || errWait != nil || wait < 0 {
-		problem(w, http.StatusBadRequest, "bad_request", "epoch and revision must be numbers and wait a duration such as 5s")
+		Problem(w, http.StatusBadRequest, "bad_request", "epoch and revision must be numbers and wait a duration such as 5s")
 		return
 	}
 	ctx := r.Context()
 	if text := r.Header.Get(plan.ReceiptHeader); text != "" {
 		var receipt plan.Receipt
 		if err := json.Unmarshal([]byte(text), &receipt); err != nil || receipt.Gateway == "" {
-			problem(w, http.StatusBadRequest, "bad_request", plan.ReceiptHeader+" must be one line of JSON that names its gateway")
+			Problem(w, http.StatusBadRequest, "bad_request", plan.ReceiptHeader+" must be one line of JSON that names its gateway")
 			return
 		}
 		if err := p.save(ctx, receipt); p.stops.any() && err != nil {
-			writeJSON(w, http.StatusOK, nothing(epoch, revision))
+			WriteJSON(w, http.StatusOK, nothing(epoch, revision))
 			return
 		} else if err != nil {
 			p.away(w, err)
@@ -160,7 +160,7 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.away(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, out)
+	WriteJSON(w, http.StatusOK, out)
 }
 
 func (p *Planner) save(ctx context.Context, r plan.Receipt) error {
@@ -211,7 +211,7 @@ func (p *Planner) see(ctx context.Context, began time.Time) (plan.Plan, error) {
 func (p *Planner) away(w http.ResponseWriter, err error) {
 	p.cfg.Log.Warn("plan not served", "err", err)
 	w.Header().Set("Retry-After", "1")
-	problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read")
+	Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read")
 }
 
 func number(text string) (int64, error) {

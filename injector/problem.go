@@ -3,47 +3,56 @@ package injector
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// fail says what went wrong with the status and the code that fit it.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+// Known is an error that whoever asked can do something about.
+type Known struct {
+	Err    error
+	Status int
+	Code   string
+}
+
+// Refuse says what went wrong with the status and the code that fit it. What is not
+// known is logged under the name of the part, and is the ledger's.
+func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, part string, err error, known ...Known) {
 	if doc, ok := errors.AsType[*DocumentError](err); ok {
-		problem(w, http.StatusBadRequest, "document", doc.Error())
+		Problem(w, http.StatusBadRequest, "document", doc.Error())
 		return
 	}
-	for _, known := range []struct {
-		err    error
-		status int
-		code   string
-	}{
-		{ErrNotFound, http.StatusNotFound, "not_found"},
-		{ErrOverlap, http.StatusConflict, "overlap"},
-		{ErrHalted, http.StatusConflict, "halted"},
-		{ErrFrozen, http.StatusConflict, "frozen"},
-		{ErrFenced, http.StatusConflict, "moved_on"},
-		{ErrStep, http.StatusConflict, "state"},
-		{ErrContent, http.StatusConflict, "other_document"},
-		{ErrSelf, http.StatusForbidden, "self_approval"},
-		{ErrScope, http.StatusForbidden, "scope"},
-	} {
-		if errors.Is(err, known.err) {
-			problem(w, known.status, known.code, err.Error())
+	for _, k := range known {
+		if errors.Is(err, k.Err) {
+			Problem(w, k.Status, k.Code, err.Error())
 			return
 		}
 	}
-	a.desk.cfg.Log.Error("experiments", "path", r.URL.Path, "err", err)
+	log.Error(part, "path", r.URL.Path, "err", err)
 	if errors.Is(err, ErrUnwritten) {
-		problem(w, http.StatusServiceUnavailable, "stop_unwritten", howFaultsEnd)
+		Problem(w, http.StatusServiceUnavailable, "stop_unwritten", howFaultsEnd)
 		return
 	}
-	problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
+	Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	Refuse(w, r, a.desk.cfg.Log, "experiments", err,
+		Known{ErrNotFound, http.StatusNotFound, "not_found"},
+		Known{ErrOverlap, http.StatusConflict, "overlap"},
+		Known{ErrHalted, http.StatusConflict, "halted"},
+		Known{ErrFrozen, http.StatusConflict, "frozen"},
+		Known{ErrFenced, http.StatusConflict, "moved_on"},
+		Known{ErrStep, http.StatusConflict, "state"},
+		Known{ErrContent, http.StatusConflict, "other_document"},
+		Known{ErrSelf, http.StatusForbidden, "self_approval"},
+		Known{ErrScope, http.StatusForbidden, "scope"})
+}
+
+// WriteJSON answers with v, which nobody may keep.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	send(w, status, v)
 }
@@ -55,8 +64,8 @@ func send(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// problem answers in the form of RFC 9457, with the code that programs go by.
-func problem(w http.ResponseWriter, status int, code, detail string) {
+// Problem answers in the form of RFC 9457, with the code that programs go by.
+func Problem(w http.ResponseWriter, status int, code, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	send(w, status, struct {
@@ -68,8 +77,8 @@ func problem(w http.ResponseWriter, status int, code, detail string) {
 	}{"about:blank", http.StatusText(status), status, code, detail})
 }
 
-// nameable reports whether anything could have id. The database takes no NUL and
+// Nameable reports whether anything could have id. The database takes no NUL and
 // no broken UTF-8, and would call the question an error.
-func nameable(id string) bool {
+func Nameable(id string) bool {
 	return utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }

@@ -9,7 +9,8 @@ import (
 // The forms of the JSON API. Times are RFC 3339 in UTC, absent where they have
 // not come.
 
-type runJSON struct {
+// RunView is a run as the API shows it.
+type RunView struct {
 	ID          string    `json:"id"`
 	Scenario    string    `json:"scenario"`
 	Title       string    `json:"title"`
@@ -144,8 +145,17 @@ type occurrenceJSON struct {
 	Runs         []string  `json:"runs,omitempty"`
 }
 
-func showRun(r Run) runJSON {
-	out := runJSON{
+// RunViews shows runs.
+func RunViews(runs []Run) []RunView {
+	out := []RunView{}
+	for _, r := range runs {
+		out = append(out, showRun(r))
+	}
+	return out
+}
+
+func showRun(r Run) RunView {
+	out := RunView{
 		ID: r.ID, Scenario: r.Scenario, Title: r.Title, Service: r.Service, GameDay: r.GameDay,
 		State: r.State, Reason: r.Reason, Verdict: r.Verdict, Why: r.Why, Hash: r.Hash, Actor: r.Actor,
 		PlannedAt: r.PlannedAt, StartedAt: r.StartedAt, BaselineAt: r.BaselineAt, InjectAt: r.InjectAt,

@@ -150,19 +150,14 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 func reply(w http.ResponseWriter, status int, v any) { injector.WriteJSON(w, status, v) }
 
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	switch {
-	case errors.Is(err, injector.ErrNotFound), errors.Is(err, ErrNothing):
-		injector.Problem(w, http.StatusNotFound, "not_found", err.Error())
-	case errors.Is(err, ErrText):
-		injector.Problem(w, http.StatusBadRequest, "bad_request", err.Error())
-	case errors.Is(err, ErrState):
-		injector.Problem(w, http.StatusConflict, "state", err.Error())
-	case errors.Is(err, ErrSelf):
-		injector.Problem(w, http.StatusForbidden, "self_approval", ErrSelf.Error())
-	case errors.Is(err, injector.ErrScope):
-		injector.Problem(w, http.StatusForbidden, "scope", err.Error())
-	default:
-		a.desk.cfg.Log.Error("findings", "path", r.URL.Path, "err", err)
-		injector.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
+	if errors.Is(err, ErrSelf) { // whether or not it could be audited
+		err = ErrSelf
 	}
+	injector.Refuse(w, r, a.desk.cfg.Log, "findings", err,
+		injector.Known{Err: injector.ErrNotFound, Status: http.StatusNotFound, Code: "not_found"},
+		injector.Known{Err: ErrNothing, Status: http.StatusNotFound, Code: "not_found"},
+		injector.Known{Err: ErrText, Status: http.StatusBadRequest, Code: "bad_request"},
+		injector.Known{Err: ErrState, Status: http.StatusConflict, Code: "state"},
+		injector.Known{Err: ErrSelf, Status: http.StatusForbidden, Code: "self_approval"},
+		injector.Known{Err: injector.ErrScope, Status: http.StatusForbidden, Code: "scope"})
 }

@@ -254,30 +254,14 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 }
 
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if doc, ok := errors.AsType[*injector.DocumentError](err); ok {
-		injector.Problem(w, http.StatusBadRequest, "document", doc.Error())
-		return
-	}
-	for _, known := range []struct {
-		err    error
-		status int
-		code   string
-	}{
-		{injector.ErrNotFound, http.StatusNotFound, "not_found"},
-		{injector.ErrOverlap, http.StatusConflict, "overlap"},
-		{injector.ErrHalted, http.StatusConflict, "halted"},
-		{injector.ErrFrozen, http.StatusConflict, "frozen"},
-		{ErrOver, http.StatusConflict, "over"},
-		{ErrContent, http.StatusConflict, "content"},
-		{ErrSelf, http.StatusForbidden, "self_approval"},
-		{injector.ErrScope, http.StatusForbidden, "scope"},
-		{ErrText, http.StatusBadRequest, "bad_request"},
-	} {
-		if errors.Is(err, known.err) {
-			injector.Problem(w, known.status, known.code, err.Error())
-			return
-		}
-	}
-	a.desk.cfg.Log.Error("game days", "path", r.URL.Path, "err", err)
-	injector.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
+	injector.Refuse(w, r, a.desk.cfg.Log, "game days", err,
+		injector.Known{Err: injector.ErrNotFound, Status: http.StatusNotFound, Code: "not_found"},
+		injector.Known{Err: injector.ErrOverlap, Status: http.StatusConflict, Code: "overlap"},
+		injector.Known{Err: injector.ErrHalted, Status: http.StatusConflict, Code: "halted"},
+		injector.Known{Err: injector.ErrFrozen, Status: http.StatusConflict, Code: "frozen"},
+		injector.Known{Err: ErrOver, Status: http.StatusConflict, Code: "over"},
+		injector.Known{Err: ErrContent, Status: http.StatusConflict, Code: "content"},
+		injector.Known{Err: ErrSelf, Status: http.StatusForbidden, Code: "self_approval"},
+		injector.Known{Err: injector.ErrScope, Status: http.StatusForbidden, Code: "scope"},
+		injector.Known{Err: ErrText, Status: http.StatusBadRequest, Code: "bad_request"})
 }
