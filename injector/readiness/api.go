@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,10 @@ type Keeper interface {
 // Source is what an API needs; all of it.
 type Source struct {
 	Assess func(ctx context.Context, service string) ([]Answer, error)
+	// Trends are those of one service, or of all for "".
+	Trends func(ctx context.Context, service string, since time.Time) ([]Trend, error)
+	// Looked is told what was found, so that a day shows the newest; nil: nobody.
+	Looked func(ctx context.Context, service string, d Day) error
 	Keeper Keeper
 	Now    func(ctx context.Context) (time.Time, error)
 	Actor  func(ctx context.Context) string
@@ -90,7 +95,67 @@ func (a *API) Answer(w http.ResponseWriter, r *http.Request) {
 		a.away(w, err)
 		return
 	}
+	a.keep(r.Context(), service, now)
 	a.Show(w, r)
+}
+
+// keep writes the day down anew. That it cannot does not take the answer back.
+func (a *API) keep(ctx context.Context, service string, now time.Time) {
+	if a.s.Looked == nil {
+		return
+	}
+	all, err := a.s.Assess(ctx, service)
+	if err == nil {
+		err = a.s.Looked(ctx, service, DayOf(all, now))
+	}
+	if err != nil {
+		a.s.Log.Error("readiness is not written down", "service", service, "err", err)
+	}
+}
+
+// The days of a trend that are shown, and that may be asked for.
+const (
+	trendDays = 90
+	mostDays  = 800
+)
+
+// Trend answers GET /api/v1/readiness/{service}/trend?days=90.
+func (a *API) Trend(w http.ResponseWriter, r *http.Request) {
+	if all, ok := a.trends(w, r, r.PathValue("service")); ok {
+		injector.WriteJSON(w, http.StatusOK, all[0])
+	}
+}
+
+// All answers GET /api/v1/readiness?days=90: the trend of every service.
+func (a *API) All(w http.ResponseWriter, r *http.Request) {
+	if all, ok := a.trends(w, r, ""); ok {
+		injector.WriteJSON(w, http.StatusOK, struct {
+			Items    []string `json:"items"`
+			Services []Trend  `json:"services"`
+		}{Items(), all})
+	}
+}
+
+func (a *API) trends(w http.ResponseWriter, r *http.Request, service string) ([]Trend, bool) {
+	days := trendDays
+	if text := r.URL.Query().Get("days"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > mostDays {
+			injector.Problem(w, http.StatusBadRequest, "bad_request", "days: must be 1 to "+strconv.Itoa(mostDays)+", got "+text)
+			return nil, false
+		}
+		days = n
+	}
+	now, err := a.s.Now(r.Context())
+	var all []Trend
+	if err == nil {
+		all, err = a.s.Trends(r.Context(), service, now.AddDate(0, 0, 1-days))
+	}
+	if err != nil {
+		a.away(w, err)
+		return nil, false
+	}
+	return all, true
 }
 
 func (a *API) away(w http.ResponseWriter, err error) {
