@@ -87,6 +87,9 @@ func (t *Try) text(line func(head, format string, args ...any), last bool) {
 	default:
 		line("  decided", "it is no failure: done")
 	}
+	if t.Skip != "" || !last {
+		line("  why", "%s", Why(t.Reason, t.Skip))
+	}
 	if r := t.Recorded; r != nil {
 		did := "try again"
 		if r.Skip != "" {

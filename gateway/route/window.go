@@ -149,6 +149,13 @@ func (w Window) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (w Window) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler: a configuration that was sent
+// can be read again.
+func (w *Window) UnmarshalText(text []byte) (err error) {
+	*w, err = ParseWindow(string(text))
+	return err
+}
+
 func clock(s int) string {
 	if s%60 == 0 {
 		return fmt.Sprintf("%02d:%02d", s/3600, s/60%60)
