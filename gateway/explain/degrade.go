@@ -27,7 +27,10 @@ func (a *Answer) degrade(r *config.Route, s *Sample, o outcome) {
 		x.Event.Degraded = o.degraded
 		return nil
 	})
-	store := fallback.NewStore(r.Degrade.Keep, s.now())
+	var store *fallback.Store // an empty one, and large: only where it is asked
+	if r.Degrade.Action == fallback.LastGood {
+		store = fallback.NewStore(r.Degrade.Keep, s.now())
+	}
 	if err := fallback.Layer(r.Degrade, store)(retried).Serve(&x); err != nil {
 		return // the failure itself, whose status is known
 	}
