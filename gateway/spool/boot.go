@@ -122,7 +122,20 @@ func (s *Spool) takeOver(dir, id string) (*boot, []retrylog.Notice, error) {
 		return b, nil, nil
 	}
 	var notices []retrylog.Notice
-	lost, err := unfoldOld(dir, s.cfg.sync)
+	var img *image
+	if !cur.Recovered { // else everything of it is in the segments
+		if img, err = readJournal(dir); err != nil {
+			s.cfg.Log.Error("journal of an earlier boot not read", "boot", id, "err", err)
+		}
+	}
+	until := c.until.Load() // what had ended then is written
+	if img != nil {
+		until = max(until, img.cut)
+		if err := img.restore(dir, c); err != nil {
+			s.cfg.Log.Error("segments of an earlier boot not restored", "boot", id, "err", err)
+		}
+	}
+	lost, err := unfoldOld(dir, img, until, s.cfg.sync)
 	if err != nil {
 		s.cfg.Log.Error("folds of an earlier boot not written", "boot", id, "count", lost, "err", err)
 		notices = append(notices, retrylog.Notice{Kind: "folds_lost", Count: lost, Detail: id})
@@ -163,8 +176,10 @@ func (s *Spool) takeOver(dir, id string) (*boot, []retrylog.Notice, error) {
 		if !b.cur.Clean {
 			notices = append(notices, retrylog.Notice{Kind: "unclean_stop", Count: inFlight, Detail: id})
 		}
-		if err := state.write(b.cur, s.cfg.sync); err != nil {
+		if err := state.write(b.cur, s.cfg.writeSync); err != nil {
 			s.say.error(s.cfg.Log, "write cursor", err)
+		} else if err := dropJournal(dir); err != nil {
+			s.cfg.Log.Error("journal of an earlier boot not removed", "boot", id, "err", err)
 		}
 	}
 	end.until, end.lost, end.final, end.clean = b.cur.EndUntil, b.cur.EndLost, true, b.cur.Clean

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -69,6 +69,7 @@ const busy = 1 << 31
 type folds struct {
 	f      *os.File
 	mem    []byte
+	cut    atomic.Int64 // what ended before it is in segments; Unix microseconds
 	slots  []slot
 	width  int64 // of a window, in microseconds
 	seed   maphash.Seed
@@ -234,20 +235,13 @@ func (s *Spool) cutFolds(w int64) {
 	}
 	// Lines must be on the disk before their slots are free: the disk may learn of
 	// both in any order, and a power cut between them would take what was counted.
-	s.say.error(s.cfg.Log, "bring folded lines to the disk", s.syncWritten())
-	for _, i := range over {
-		t, slots := &f.tables[i], f.given(i)
-		guarded(func() {
-			for j := range slots {
-				slots[j].state.Store(slotFree)
-			}
-		})
-		for j := range t.index {
-			t.index[j].Store(0)
+	f.cut.Store(min(w, math.MaxInt64/f.width) * f.width)
+	s.say.error(s.cfg.Log, "bring folded lines to the disk", s.toDisk())
+	s.durable.free(func() {
+		for _, i := range over {
+			f.free(i)
 		}
-		t.given.Store(0)
-		t.window.Store(0)
-	}
+	})
 	var err error
 	if !whole {
 		err = errors.New("the mapping is broken")
@@ -255,25 +249,24 @@ func (s *Spool) cutFolds(w int64) {
 	s.say.error(s.cfg.Log, "read folds", err)
 }
 
+// free makes the slots of table i free.
+func (f *folds) free(i int) {
+	t, slots := &f.tables[i], f.given(i)
+	guarded(func() {
+		for j := range slots {
+			slots[j].state.Store(slotFree)
+		}
+	})
+	for j := range t.index {
+		t.index[j].Store(0)
+	}
+	t.given.Store(0)
+	t.window.Store(0)
+}
+
 // given are the slots of table i that hold something.
 func (f *folds) given(i int) []slot {
 	return f.slots[i*foldSlots:][:min(f.tables[i].given.Load(), foldSlots)]
-}
-
-// syncWritten brings the segments to the disk that are not sealed. keeping is held:
-// nobody seals them meanwhile.
-func (s *Spool) syncWritten() error {
-	s.swap.Lock()
-	open := slices.Clone(s.retired)
-	if seg := s.active.Load(); seg != nil {
-		open = append(open, seg)
-	}
-	s.swap.Unlock()
-	var errs []error
-	for _, seg := range open {
-		errs = append(errs, s.cfg.dataSync(seg.f))
-	}
-	return errors.Join(errs...)
 }
 
 // unfold writes the line of one slot. It reports whether the slot could be read.

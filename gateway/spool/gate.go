@@ -2,6 +2,7 @@ package spool
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,6 +17,7 @@ type gate struct {
 		n atomic.Int64
 		_ [56]byte
 	}
+	drains sync.Mutex
 }
 
 // enter returns what leave wants.
@@ -33,8 +35,10 @@ func (g *gate) enter() uint32 {
 
 func (g *gate) leave(e uint32) { g.in[e].n.Add(-1) }
 
-// drain returns when everyone who was inside at the call has left. One caller at a time.
+// drain returns when everyone who was inside at the call has left.
 func (g *gate) drain() {
+	g.drains.Lock()
+	defer g.drains.Unlock()
 	e := (g.epoch.Add(1) - 1) & 1
 	for i := 0; g.in[e].n.Load() != 0; i++ {
 		if i < 50 {

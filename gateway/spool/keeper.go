@@ -1,13 +1,14 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,7 +81,7 @@ func (s *Spool) makeBoot() error {
 	opened := before.opened.Load()
 	after.opened.Store(opened)
 	cur := cursor{Until: time.UnixMicro(opened).UTC()}
-	if err := errors.Join(state.write(cur, s.cfg.sync), syncDir(s.dir), syncDir(s.cfg.Dir)); err != nil {
+	if err := errors.Join(state.write(cur, s.cfg.writeSync), syncDir(s.dir), syncDir(s.cfg.Dir)); err != nil {
 		return errors.Join(err, unix.Munmap(page), state.f.Close(), fold.close())
 	}
 	s.counters.Store(after)
@@ -90,6 +91,7 @@ func (s *Spool) makeBoot() error {
 	after.dropped.Add(before.dropped.Load())
 	s.page = page
 	s.fold = fold
+	s.durable.attach(fold, state.f)
 	s.folds.Store(fold)
 	s.liveMu.Lock()
 	s.live = &boot{id: s.id, dir: s.dir, state: state, cur: cur, ends: map[int64]int64{}, maxLines: batchLines}
@@ -110,6 +112,8 @@ func (s *Spool) addSegment() error {
 		}
 	}
 	s.number++
+	// The journal does not make files: the name must be there after a power cut.
+	s.say.error(s.cfg.Log, "bring a segment's name to the disk", errors.Join(s.cfg.sync(seg.f), syncDir(s.dir)))
 	s.swap.Lock()
 	resumed := s.active.Load() == nil
 	if resumed {
@@ -168,8 +172,7 @@ func (s *Spool) cut(final bool) (err error) {
 		s.next(seg)
 	}
 	s.swap.Lock()
-	seg, retired := s.active.Load(), s.retired
-	s.retired = nil
+	seg, retired := s.active.Load(), slices.Clone(s.retired)
 	var at int64
 	if seg != nil {
 		at = seg.reserved.Load()
@@ -181,15 +184,15 @@ func (s *Spool) cut(final bool) (err error) {
 
 	m := mark{until: until, lost: lost, final: final, clean: final}
 	if len(retired) > 0 {
-		// Freed slots must be free on disk before the segments are closed that hold
-		// their lines: after a power cut the next boot looks only into open ones.
-		s.say.error(s.cfg.Log, "sync folds", s.cfg.sync(s.fold.f))
-	}
-	sort.Slice(retired, func(i, j int) bool { return retired[i].n < retired[j].n })
-	for _, r := range retired {
-		s.say.error(s.cfg.Log, "seal segment", r.seal(s.cfg.sync))
-		s.live.closedAt(r.n, r.end.Load())
-		s.lastSeg, s.lastOff = r.n, r.end.Load()
+		s.say.error(s.cfg.Log, "bring full segments to the disk", s.toDisk())
+		if !s.durable.hasJournal() {
+			// Freed slots must be free on disk before the segments are closed that hold
+			// their lines: after a power cut the next boot looks only into open ones.
+			s.say.error(s.cfg.Log, "sync folds", s.cfg.sync(s.fold.f))
+		}
+		s.sealAll(retired)
+		last := slices.MaxFunc(retired, func(a, b *segment) int { return cmp.Compare(a.n, b.n) })
+		s.lastSeg, s.lastOff = last.n, last.end.Load()
 	}
 	if seg != nil {
 		s.lastSeg, s.lastOff = seg.n, seg.limit(at)
@@ -244,6 +247,7 @@ func (s *Spool) release() {
 	after.dropped.Add(before.dropped.Load())
 	_ = unix.Munmap(s.page)
 	s.page = nil
+	s.say.error(s.cfg.Log, "close the journal", s.durable.close(s.cfg.sync))
 	s.say.error(s.cfg.Log, "close folds", s.fold.close())
 	_ = s.live.state.f.Close()
 	for _, b := range s.old {

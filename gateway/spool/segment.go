@@ -33,7 +33,8 @@ type segment struct {
 	// full. end is where its data ends then.
 	reserved atomic.Int64
 	end      atomic.Int64
-	sealed   bool
+	// What the disk has: inFile in the file itself, safe there or in the journal.
+	inFile, safe int64
 }
 
 // newSegment makes segment n, with all its blocks allocated: a write to a
@@ -97,21 +98,19 @@ func (s *segment) limit(at int64) int64 {
 	return at
 }
 
-// seal cuts the file to its data, on disk. Nobody may be writing. It may be
-// called again after an error.
+// unmap ends the mapping. Nobody may be writing.
+func (s *segment) unmap() error {
+	s.end.Store(s.limit(s.reserved.Load()))
+	mem := s.mem
+	s.mem = nil
+	return unix.Munmap(mem)
+}
+
+// seal cuts the file of an unmapped segment to its data, on disk.
 func (s *segment) seal(sync func(*os.File) error) error {
-	if s.mem != nil {
-		size := s.limit(s.reserved.Load())
-		s.end.Store(size)
-		if err := unix.Munmap(s.mem); err != nil {
-			return fmt.Errorf("seal segment %d: %w", s.n, err)
-		}
-		s.mem = nil
-	}
 	err := s.f.Truncate(s.end.Load())
 	// After a failed sync nothing more is written here anyway; what can be read is shipped.
 	err = errors.Join(err, sync(s.f), s.f.Close())
-	s.sealed = true
 	return errors.Join(err, os.Rename(filepath.Join(s.dir, segmentName(s.n, openExt)), filepath.Join(s.dir, segmentName(s.n, sealedExt))))
 }
 

@@ -163,7 +163,7 @@ func (s *Spool) nextBatch(b *boot) (*pending, error) {
 			Detail: fmt.Sprintf("%s/%s, bytes %d to %d", b.id, segmentName(p.Seg, sealedExt), p.From, p.To)}})
 	}
 	cur.Pending = p
-	if err := b.state.write(cur, s.cfg.sync); err != nil {
+	if err := b.state.write(cur, s.cfg.writeSync); err != nil {
 		return nil, err // unsent: a key must not go out whose bytes could be others after a crash
 	}
 	b.setPending(p)
@@ -183,8 +183,11 @@ func (s *Spool) fill(b *boot, cur cursor, last mark) (p *pending, bad int64, err
 			}
 		}
 		if p.From < limit {
-			if err := s.syncSegment(b, p.Seg); err != nil {
-				s.say.error(s.cfg.Log, "sync segment", err)
+			if b.id == s.id { // those of earlier boots are sealed
+				// Lines are durable before their key is used: after a power cut the same
+				// key must mean the same bytes. What cannot be made so, and still be
+				// read, is shipped all the same.
+				s.say.error(s.cfg.Log, "bring a batch to the disk", s.toDisk())
 			}
 			_, p.Lines, bad, p.To, err = b.lines(p.Seg, p.From, limit, b.maxLines)
 			return p, bad, err
@@ -193,36 +196,6 @@ func (s *Spool) fill(b *boot, cur cursor, last mark) (p *pending, bad int64, err
 			return p, 0, nil
 		}
 		p.Seg, p.From, p.To = p.Seg+1, 0, 0
-	}
-}
-
-// syncSegment makes the lines durable before their key is used: after a power
-// cut the same key must mean the same bytes. A segment that cannot be synced is
-// written no more; what can still be read of it is shipped.
-func (s *Spool) syncSegment(b *boot, n int64) error {
-	seg := s.active.Load()
-	if b.id != s.id || seg == nil || seg.n != n {
-		return nil // sealed ones were synced when they were
-	}
-	f, err := openSegment(b.dir, n)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := s.cfg.sync(f); err != nil {
-		s.giveUpSegment(seg)
-		return err
-	}
-	return nil
-}
-
-// giveUpSegment ends seg where it is. The gate keeps its mapping alive meanwhile.
-func (s *Spool) giveUpSegment(seg *segment) {
-	e := s.gate.enter()
-	defer s.gate.leave(e)
-	if s.active.Load() == seg {
-		seg.retire()
-		s.next(seg)
 	}
 }
 
@@ -261,7 +234,7 @@ func (s *Spool) acknowledge(b *boot, p *pending) error {
 	cur.Seg, cur.Off, cur.Seq = p.Seg, p.To, p.Batch.Seq
 	cur.Until, cur.LostSaid, cur.Pending, cur.Done = p.Batch.Until, p.LostSaid, nil, p.Final
 	if cur.Done { // there is no next batch
-		if err := b.state.write(cur, s.cfg.sync); err != nil {
+		if err := b.state.write(cur, s.cfg.writeSync); err != nil {
 			return err // p is sent again
 		}
 	}
@@ -303,7 +276,7 @@ func (s *Spool) giveUp(b *boot, p *pending, body []byte, why error) error {
 	b.cur.Pending = &next
 	cur := b.cur
 	b.mu.Unlock()
-	return b.state.write(cur, s.cfg.sync)
+	return b.state.write(cur, s.cfg.writeSync)
 }
 
 // send posts p once. The status is 0 where none came.

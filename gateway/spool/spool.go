@@ -54,6 +54,9 @@ type Config struct {
 	allocate func(*os.File, int64) error
 	sync     func(*os.File) error
 	dataSync func(*os.File) error // without what only the times of a file need
+	// writeSync returns when the bytes are on the disk, and touches no others of the file.
+	writeSync    func(f *os.File, b []byte, at int64) error
+	journalBytes int64
 }
 
 func (c *Config) defaults() {
@@ -91,6 +94,12 @@ func (c *Config) defaults() {
 	if c.dataSync == nil {
 		c.dataSync = dataSync
 	}
+	if c.writeSync == nil {
+		c.writeSync = writeSync
+	}
+	if c.journalBytes == 0 {
+		c.journalBytes = journalBytes
+	}
 	if c.SyncEvery == 0 {
 		c.SyncEvery = 10 * time.Millisecond
 	}
@@ -123,6 +132,8 @@ type Spool struct {
 	fold    *folds
 	lastSeg int64 // where the last watermark lies
 	lastOff int64
+
+	durable durable
 
 	live    *boot // nil until its files could be made
 	liveMu  sync.Mutex
@@ -167,6 +178,8 @@ func Open(cfg Config) (*Spool, error) {
 	for i := range notices {
 		s.Record(&retrylog.Record{Notice: &notices[i]})
 	}
+	// The first time takes longer; no request waits for it yet.
+	s.say.error(s.cfg.Log, "bring the log to the disk", s.toDisk())
 	return s, nil
 }
 

@@ -41,6 +41,11 @@ type counters struct {
 	closed  atomic.Int64 // 1: closed in good order
 }
 
+// all are the counters in their order on disk.
+func (c *counters) all() [6]*atomic.Int64 {
+	return [...]*atomic.Int64{&c.opened, &c.begun, &c.ended, &c.dropped, &c.until, &c.closed}
+}
+
 func bump(c *atomic.Int64, n int64) { guarded(func() { c.Add(n) }) }
 
 // cursor is how far a boot was shipped.
@@ -121,7 +126,7 @@ func readState(dir string) (*stateFile, *counters, cursor, error) {
 		return nil, nil, cursor{}, errors.New("read state: not a state file")
 	}
 	s, c := &stateFile{f: f}, &counters{}
-	for i, v := range []*atomic.Int64{&c.opened, &c.begun, &c.ended, &c.dropped, &c.until, &c.closed} {
+	for i, v := range c.all() {
 		v.Store(int64(binary.NativeEndian.Uint64(page[8+8*i:])))
 	}
 	cur := cursor{Until: time.UnixMicro(c.opened.Load()).UTC()}
@@ -149,9 +154,9 @@ func readSlot(b []byte) (gen uint64, text []byte, ok bool) {
 	return binary.LittleEndian.Uint64(b[8:]), b[slotHead : slotHead+n], crc32.Checksum(b[8:slotHead+n], castagnoli) == sum
 }
 
-// write makes cur durable. The slot that is overwritten is the older one: a
+// write makes cur durable, and writes nothing but its page. The slot that is overwritten is the older one: a
 // write cut short leaves the other.
-func (s *stateFile) write(cur cursor, sync func(*os.File) error) error {
+func (s *stateFile) write(cur cursor, write func(*os.File, []byte, int64) error) error {
 	text, err := json.Marshal(cur)
 	if err != nil {
 		return fmt.Errorf("write cursor: %w", err)
@@ -164,15 +169,10 @@ func (s *stateFile) write(cur cursor, sync func(*os.File) error) error {
 	binary.LittleEndian.PutUint64(b[8:], s.gen+1)
 	copy(b[slotHead:], text)
 	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:slotHead+len(text)], castagnoli))
-	if _, err := s.f.WriteAt(b, int64(pageSize*(1+(s.gen+1)%2))); err != nil {
-		return fmt.Errorf("write cursor: %w", err)
+	if err := write(s.f, b, int64(pageSize*(1+(s.gen+1)%2))); err != nil {
+		return fmt.Errorf("write cursor: %w", err) // the next one goes there again: the other slot is whole
 	}
-	// The slot is written: should only the sync fail, the next write must go to
-	// the other one, so that at least one slot is always whole.
 	s.gen++
-	if err := sync(s.f); err != nil {
-		return fmt.Errorf("write cursor: %w", err)
-	}
 	return nil
 }
 

@@ -195,11 +195,18 @@ func TestAFailedSyncEndsTheSegmentNotTheShipping(t *testing.T) {
 	c := newControl(t)
 	var broken atomic.Bool
 	cfg := config(t, t.TempDir(), c)
-	cfg.sync = func(f *os.File) error {
+	cfg.dataSync = func(f *os.File) error {
 		if broken.Load() && strings.HasSuffix(f.Name(), openExt) {
 			return unix.EIO
 		}
-		return f.Sync()
+		return nil
+	}
+	cfg.writeSync = func(f *os.File, b []byte, at int64) error {
+		if broken.Load() && filepath.Base(f.Name()) == journalName {
+			return unix.EIO
+		}
+		_, err := f.WriteAt(b, at)
+		return err
 	}
 	s := open(t, cfg)
 	stop := run(t, s)
@@ -324,7 +331,7 @@ func TestTheOlderSlotSurvivesAWriteCutShort(t *testing.T) {
 	}
 	countersOf(page).opened.Store(1)
 	for seq := range int64(5) {
-		if err := st.write(cursor{Seq: seq}, (*os.File).Sync); err != nil {
+		if err := st.write(cursor{Seq: seq}, writeSync); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,11 +144,12 @@ func (r *reader) text() string {
 func (r *reader) time() time.Time { return time.Unix(r.int(), r.int()).UTC() }
 
 // unfoldOld makes one more open segment of what a boot that is over had counted
-// and not yet written. It may be cut short and begun again at every step: the
-// file is replaced by its text, the text becomes the segment, and only then are
-// the segments closed in which lines are looked for. What cannot be written, on
-// a full disk, is lost and counted; the file is put by.
-func unfoldOld(dir string, sync func(*os.File) error) (lost int64, err error) {
+// and not yet written, by its tables or by its journal, where it had one. It may be
+// cut short and begun again at every step: the file is replaced by its text, the
+// text becomes the segment, and only then are the segments closed in which lines
+// are looked for. What cannot be written, on a full disk, is lost and counted; the
+// file is put by.
+func unfoldOld(dir string, img *image, until int64, sync func(*os.File) error) (lost int64, err error) {
 	path := filepath.Join(dir, foldName)
 	data, err := os.ReadFile(path)
 	if isGone(err) {
@@ -161,7 +163,7 @@ func unfoldOld(dir string, sync func(*os.File) error) (lost int64, err error) {
 		return 0, err
 	}
 	if !bytes.HasPrefix(data, []byte("{")) { // a slot's state is none of the first
-		lines, events := leftOver(data, files)
+		lines, events := leftOver(data, img, until, files)
 		if len(lines) == 0 {
 			return 0, os.Remove(path)
 		}
@@ -176,22 +178,25 @@ func unfoldOld(dir string, sync func(*os.File) error) (lost int64, err error) {
 	return 0, errors.Join(os.Rename(path, filepath.Join(dir, segmentName(next, openExt))), syncDir(dir))
 }
 
-// leftOver returns the lines of the slots in data that are not in a segment yet,
-// and how many events they are. Closed segments need no look: what they hold was
-// freed on disk before.
-func leftOver(data []byte, files []file) (lines [][]byte, events int64) {
+// leftOver returns the lines of the slots in data, or in the journal, that are not in
+// a segment yet, and how many events they are. Closed segments need no look: before
+// they were closed the journal had been told that what they hold is cut, or the
+// tables that it is free.
+func leftOver(data []byte, img *image, until int64, files []file) (lines [][]byte, events int64) {
+	left := leftovers{}
 	slots := slotsOf(data)
-	have := map[string]int64{}
 	for i := range slots {
-		if slots[i].state.Load() != slotReady {
-			continue
+		if slots[i].state.Load() == slotReady {
+			left.add(&slots[i], until)
 		}
-		if line := slots[i].line(); line != nil {
-			have[string(line)] = slots[i].count.Load()
+	}
+	if img != nil {
+		for _, s := range img.slots {
+			left.add(s, until)
 		}
 	}
 	for _, f := range files {
-		if !f.open || len(have) == 0 {
+		if !f.open || len(left) == 0 {
 			continue
 		}
 		h, err := os.Open(f.path)
@@ -199,16 +204,79 @@ func leftOver(data []byte, files []file) (lines [][]byte, events int64) {
 			continue // nor can it be shipped
 		}
 		_, _, _ = retrylog.Lines(h, func(line []byte, _ int64) error {
-			delete(have, string(line))
+			left.written(line)
 			return nil
 		})
 		_ = h.Close()
 	}
-	for _, line := range slices.Sorted(maps.Keys(have)) {
-		lines = append(lines, []byte(line))
-		events += have[line]
+	for _, at := range slices.Sorted(maps.Keys(left)) {
+		for _, l := range left[at] {
+			lines = append(lines, l.line)
+			events += l.count
+		}
 	}
 	return lines, events
+}
+
+// leftovers are lines to be, by the instant at which their first exchange ended, in
+// Unix microseconds.
+type leftovers map[int64][]leftover
+
+type leftover struct {
+	text           string // of the slot
+	id             string
+	line           []byte
+	count, latency int64
+}
+
+// add takes s in, unless it was cut before until. The tables and the journal may
+// know of the same slot at two moments, in either order: the later one counts.
+func (l leftovers) add(s *slot, until int64) {
+	line := s.line()
+	end, one := identify(line)
+	if one.id == "" || end < until {
+		return
+	}
+	one.line, one.text = line, string(s.text[:s.n])
+	for i := range l[end] {
+		if have := &l[end][i]; have.text == one.text {
+			if have.count < one.count {
+				*have = one
+			}
+			return
+		}
+	}
+	l[end] = append(l[end], one)
+}
+
+// written takes out what line is of. It may count more than the slot that is known:
+// the line was written when the window was over. Should one request be the first of
+// two slots, their latencies tell them apart.
+func (l leftovers) written(line []byte) {
+	if end, ok := endOf(line); !ok || l[end.UnixMicro()] == nil {
+		return // most lines, and reading them would take long
+	}
+	end, one := identify(line)
+	best, off := -1, int64(math.MaxInt64)
+	for i, have := range l[end] {
+		if d := max(have.latency-one.latency, one.latency-have.latency); have.id == one.id && d < off {
+			best, off = i, d
+		}
+	}
+	if best >= 0 {
+		l[end] = slices.Delete(l[end], best, best+1)
+	}
+}
+
+// identify tells whose line it is: the id is the same however many were counted.
+func identify(line []byte) (end int64, one leftover) {
+	r, err := retrylog.Parse(line)
+	if err != nil || r.Exchange == nil || len(r.Exchange.Tries) != 1 {
+		return 0, one
+	}
+	x := r.Exchange
+	id := appendText(appendKey(nil, x, 0), x.RequestID)
+	return x.End.UnixMicro(), leftover{id: string(binary.AppendVarint(id, x.Start.UnixNano())), count: x.Count, latency: x.LatencyUS}
 }
 
 // replace puts text where path was, whole or not at all.

@@ -120,7 +120,7 @@ func TestALineIsWrittenOnceWhateverIsCutShort(t *testing.T) {
 			}
 			abandon(s)
 			if at == "text written" || at == "segment made" {
-				if _, err := unfoldOld(s.dir, (*os.File).Sync); err != nil {
+				if _, err := unfoldOld(s.dir, nil, 0, (*os.File).Sync); err != nil {
 					t.Fatal(err)
 				}
 			}
