@@ -29,6 +29,13 @@ func classOf(sc scenario.Scenario, f scenario.Facts) Class {
 	return ""
 }
 
+// beside reports whether a runs at the same time as r, both of class C, where only
+// one may. The runs of one game day are one undertaking, which people agreed to.
+func (r Run) beside(a Active) bool {
+	own := a.ID == r.ID || r.GameDay != "" && a.Schedule == r.Schedule && a.At.Equal(r.PlannedAt)
+	return r.Class == ClassC && a.Class == ClassC && a.State.Active() && !own
+}
+
 // needs is how many people have to agree to a run of sc: where users are real one,
 // and two of class C; elsewhere none, but for what does things twice.
 func (e *Engine) needs(sc scenario.Scenario, f scenario.Facts) int {
@@ -59,6 +66,10 @@ type ApprovalLedger interface {
 // ErrContent means that somebody agreed to another document than the run would run.
 var ErrContent = errors.New("the document is another one than was agreed to")
 
+// ErrOfDay means that somebody would agree to a part of a game day: people agree to
+// all of it, or to nothing.
+var ErrOfDay = errors.New("a run of a game day is agreed to with its game day")
+
 // Approve is one person's agreement to a waiting run; hash names the document that
 // they have seen, "" the one that it has. It starts once enough people agree: two
 // for class C, one of whom speaks for the service.
@@ -66,6 +77,9 @@ func (e *Desk) Approve(ctx context.Context, id, hash, actor string) (waits strin
 	r, now, err := e.stand(ctx, id)
 	if err != nil {
 		return "", err
+	}
+	if r.GameDay != "" && r.State == PendingApproval {
+		return "", fmt.Errorf("run %s: %w", id, ErrOfDay)
 	}
 	if !e.cfg.Covers(ctx, r.Service) {
 		return "", fmt.Errorf("service %s: %w", r.Service, ErrScope)

@@ -59,7 +59,9 @@ type Due struct {
 	Approved []Approved
 	// CalledOff are game days that somebody ended before they began.
 	CalledOff []string
-	Reverify  []Reverify
+	// Traffic is what came in of late, by route.
+	Traffic  []Flow
+	Reverify []Reverify
 }
 
 // Active is a run that has not ended, as far as the overlap lock needs it.
@@ -67,6 +69,13 @@ type Active struct {
 	ID, Service, Schedule string
 	State                 State
 	Class                 Class
+	At                    time.Time // it was planned for
+}
+
+// Flow is what came in on one route.
+type Flow struct {
+	Service, Route string
+	Requests       int64
 }
 
 // Decision is what becomes of a due schedule.

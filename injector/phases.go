@@ -107,7 +107,7 @@ func (d *drive) scheduled(ctx context.Context) error {
 		if a.ID != d.run.ID && a.Service == d.run.Service && a.State.Active() {
 			return d.move(ctx, Skip, Move{Reason: string(Overlap), Text: a.ID + " has not ended"})
 		}
-		if a.ID != d.run.ID && a.Class == ClassC && d.run.Class == ClassC && a.State.Active() {
+		if d.run.beside(a) {
 			return d.move(ctx, Skip, Move{Reason: string(Overlap), Text: a.ID + " is of class C too, and has not ended"})
 		}
 	}

@@ -46,6 +46,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		Known{ErrFrozen, http.StatusConflict, "frozen"},
 		Known{ErrFenced, http.StatusConflict, "moved_on"},
 		Known{ErrStep, http.StatusConflict, "state"},
+		Known{ErrOfDay, http.StatusConflict, "of_gameday"},
 		Known{ErrContent, http.StatusConflict, "other_document"},
 		Known{ErrSelf, http.StatusForbidden, "self_approval"},
 		Known{ErrScope, http.StatusForbidden, "scope"})

@@ -23,9 +23,11 @@ func closed(r Reason) string {
 	return "the day lies in a blackout"
 }
 
-// Approved is one person's agreement to one content of a game day as held once.
+// Approved is one person's agreement to one content of a game day as held once. Owns
+// are those of its services that they speak for.
 type Approved struct {
 	Day, Actor, Hash string
+	Owns             []string
 	At               time.Time
 }
 
@@ -40,6 +42,8 @@ type Reverify struct {
 type DayHeld struct {
 	ID, Text, Hash string
 	Needs          int // approvals
+	// Owners are the services whose owners have to be among those who agree.
+	Owners []string
 	// Verifies names findings that its runs look at again.
 	Verifies []string
 }
@@ -62,22 +66,62 @@ func DayHash(day scenario.GameDay, docs []Document) string {
 	return hashText(all.String())
 }
 
-// Needs is how many people have to agree before day may run. Where users are real
-// nobody goes below the rule: none within a grant, two for what users cannot do
-// without, else one.
-func (s *Scheduler) Needs(day scenario.GameDay, services []string) int {
-	n := max(day.Approvals, 0)
+// classOf is the class of a run of a game day. Elsewhere than where users are real
+// days are rehearsed side by side, and none is of class C.
+func (s *Scheduler) classOf(sc scenario.Scenario, traffic []Flow) Class {
 	if s.Env != "prod" {
-		return n
+		return ""
 	}
-	core := s.Core != nil && slices.ContainsFunc(services, s.Core)
+	service := sc.Target.Service
+	return classOf(sc, scenario.Facts{Core: s.Core != nil && s.Core(service), SharePPM: shareOf(sc, traffic)})
+}
+
+// shareOf is the share of all traffic that sc would hit. Routes that have no names
+// yet may be any of the service.
+func shareOf(sc scenario.Scenario, traffic []Flow) int64 {
+	t := sc.Target
+	every := len(t.Routes) == 0 || len(t.Calls) > 0
+	var hit, all int64
+	for _, f := range traffic {
+		all += f.Requests
+		if f.Service == t.Service && (every || slices.Contains(t.Routes, f.Route)) {
+			hit += f.Requests
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return hit * sc.Sample.PPM / all
+}
+
+// Needs is how many people have to agree before day may run, and the services whose
+// owners have to be among them. Where users are real nobody goes below the rule: two
+// for class C, none within a grant, else one.
+func (s *Scheduler) Needs(day scenario.GameDay, docs []Document, traffic []Flow) (n int, owners []string) {
+	for _, id := range day.Scenarios {
+		at := slices.IndexFunc(docs, func(x Document) bool { return x.ID == id })
+		if at < 0 {
+			continue // it will not be held, and say why
+		}
+		if sc, err := ParseText(docs[at].Text); err == nil && s.classOf(sc, traffic) == ClassC {
+			owners = append(owners, sc.Target.Service)
+		}
+	}
+	return s.needs(day, owners)
+}
+
+func (s *Scheduler) needs(day scenario.GameDay, grave []string) (n int, owners []string) {
+	slices.Sort(grave)
+	owners = slices.Compact(grave)
+	n = max(day.Approvals, 0)
 	switch {
-	case core:
-		return max(n, 2)
-	case day.GrantPPM > 0:
-		return n
+	case s.Env != "prod":
+	case len(owners) > 0:
+		n = max(n, 2)
+	case day.GrantPPM == 0:
+		n = max(n, 1)
 	}
-	return max(n, 1)
+	return n, owners
 }
 
 // Plan makes the runs of day at a planned time, or says why there are none. It is
@@ -95,7 +139,7 @@ func (s *Scheduler) Plan(d Due, day scenario.GameDay, at, now time.Time) ([]Run,
 		own = ""
 	}
 	var runs []Run
-	var services []string
+	var services, grave []string
 	add := func(sc scenario.Scenario, wave int) Stop {
 		if by := holder(d.Active, sc.Target.Service, own); by != "" {
 			return Stop{Overlap, by + " has not ended"}
@@ -103,11 +147,18 @@ func (s *Scheduler) Plan(d Due, day scenario.GameDay, at, now time.Time) ([]Run,
 		if no := grant(s.Budgets, sc.Target.Service, day.GrantPPM); no.Reason != "" {
 			return no
 		}
+		class := s.classOf(sc, d.Traffic)
+		if by := graver(d.Active, class); by != "" {
+			return Stop{Overlap, by + " is of class C too, and has not ended"}
+		}
 		r := NewRun(sc, at)
-		r.ID = occurrenceID(day.Name, at, len(runs))
+		r.ID, r.Class = occurrenceID(day.Name, at, len(runs)), class
 		r.Schedule, r.GameDay, r.Seq, r.Wave = day.Name, day.Name, len(runs), wave
 		r.CapPPM, r.State = day.GrantPPM, Scheduled
 		runs, services = append(runs, r), append(services, sc.Target.Service)
+		if class == ClassC {
+			grave = append(grave, sc.Target.Service)
+		}
 		return Stop{}
 	}
 	for wave, w := range day.Waves {
@@ -132,8 +183,8 @@ func (s *Scheduler) Plan(d Due, day scenario.GameDay, at, now time.Time) ([]Run,
 		runs[len(runs)-1].Title = "Looked at again: " + sc.Title
 		return true
 	})
-	held.Needs = s.Needs(day, services)
-	if agreed(d.Approved, held, now) < held.Needs {
+	held.Needs, held.Owners = s.needs(day, grave)
+	if held.WaitsFor(d.Approved, now) != "" {
 		for i := range runs {
 			runs[i].State = PendingApproval
 		}
@@ -164,15 +215,40 @@ func (s *Scheduler) reverify(d Due, day scenario.GameDay, services []string, run
 	}
 }
 
-// agreed counts the people whose approval of this very content still holds.
-func agreed(all []Approved, held DayHeld, now time.Time) int {
-	who := map[string]bool{}
-	for _, a := range all {
-		if a.Day == held.ID && a.Hash == held.Hash && now.Sub(a.At) < ApprovalFor {
-			who[a.Actor] = true
+// graver names a run that keeps one of class from being planned: of class C there is
+// one undertaking at a time. What waits for people holds nobody up.
+func graver(active []Active, class Class) string {
+	for _, a := range active {
+		if class == ClassC && a.Class == ClassC && a.State != PendingApproval {
+			return a.ID
 		}
 	}
-	return len(who)
+	return ""
+}
+
+// WaitsFor says whose agreement to this very content is missing at now, or "".
+func (h DayHeld) WaitsFor(all []Approved, now time.Time) string {
+	who := map[string]bool{}
+	owners := slices.Clone(h.Owners)
+	for _, a := range all {
+		if a.Day == h.ID && a.Hash == h.Hash && now.Sub(a.At) < ApprovalFor {
+			who[a.Actor] = true
+			owners = slices.DeleteFunc(owners, func(service string) bool { return slices.Contains(a.Owns, service) })
+		}
+	}
+	owner := ""
+	if len(owners) > 0 {
+		owner = "the owner of " + strings.Join(owners, ", and of ")
+	}
+	switch missing := h.Needs - len(who); {
+	case missing > 1 && owner != "":
+		return fmt.Sprintf("%d more, among them %s", missing, owner)
+	case owner != "":
+		return owner
+	case missing > 0:
+		return fmt.Sprintf("%d more", missing)
+	}
+	return ""
 }
 
 // Ends says why what comes after a run in its game day may not begin; "": it may.

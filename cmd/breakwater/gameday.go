@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -212,65 +211,5 @@ func gamedayReport(io streams) *cobra.Command {
 	set.clientFlags(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "md", "html or md")
 	cmd.Flags().StringVar(&file, "file", "", "where to write it; empty: standard output")
-	return cmd
-}
-
-func newReadiness(io streams) *cobra.Command {
-	var a asker
-	var answer, evidence string
-	var no bool
-	cmd := &cobra.Command{
-		Use: "readiness SERVICE", Short: "answer the fifteen questions that come before a drill", Args: cobra.ExactArgs(1),
-		Long:    "Most answers are computed; what only people know is answered with --answer ITEM --evidence TEXT.\nExit code 0: all fifteen are yes, 1: some are no, 4: some are not known.",
-		Example: "  breakwater readiness points\n  breakwater readiness points --answer limits --evidence \"load test of May, wiki/limits\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var out struct {
-				Ready, Of int
-				Answers   []struct{ ID, State, Question, Text string }
-			}
-			method, path, body := http.MethodGet, "/api/v1/readiness/"+url.PathEscape(args[0]), any(nil)
-			if answer != "" {
-				method, body = http.MethodPost, map[string]any{"item": answer, "yes": !no, "evidence": evidence}
-			}
-			var reply json.RawMessage
-			output := a.output
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			if err := a.set.call(cmd.Context(), method, path, body, &reply); err != nil {
-				return err
-			}
-			if err := json.Unmarshal(reply, &out); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
-			}
-			code := exitOK
-			var rows [][]string
-			for _, x := range out.Answers {
-				rows = append(rows, []string{x.State, x.ID, x.Question, x.Text})
-				switch {
-				case x.State == "no":
-					code = exitNo
-				case x.State == "unknown" && code == exitOK:
-					code = exitUnknown
-				}
-			}
-			if output == "json" {
-				if err := printJSON(io.out, reply); err != nil {
-					return exit(exitInternal, err)
-				}
-				return codeOnly(code)
-			}
-			fmt.Fprintf(io.out, "%s: %d of %d\n", args[0], out.Ready, out.Of)
-			if err := table(io.out, []string{"", "ITEM", "QUESTION", "KNOWN"}, rows); err != nil {
-				return exit(exitInternal, err)
-			}
-			return codeOnly(code)
-		},
-	}
-	a.flags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&answer, "answer", "", "answer this item by hand")
-	f.StringVar(&evidence, "evidence", "", "where it can be looked at")
-	f.BoolVar(&no, "no", false, "the answer is no")
 	return cmd
 }

@@ -25,6 +25,7 @@ import (
 type days struct {
 	held     *gameday.Desk
 	findings *weakness.Desk
+	looks    *readiness.Recorder
 }
 
 func (c *control) newDays() days {
@@ -39,9 +40,9 @@ func (c *control) newDays() days {
 			return c.tell(ctx, f.ID, []string{f.Service}, fmt.Sprintf("finding %s (%s, %s) of %s: %s", f.ID, f.Severity, f.Owner, f.Service, why))
 		},
 	})
-	return days{findings: findings, held: gameday.New(gameday.Config{
+	return days{findings: findings, looks: c.looks(), held: gameday.New(gameday.Config{
 		Ledger: c.store, Runs: c.store, Scheduler: c.engine.Scheduler(), Budgets: c.barred(), Audit: audit, Actor: actor, Covers: covers,
-		Remind: c.remind, Readiness: c.readiness, Findings: c.store.Findings, File: findings.File, Log: c.log,
+		Owns: c.owns, Remind: c.remind, Readiness: c.readiness, Findings: c.store.Findings, File: findings.File, Log: c.log,
 	})}
 }
 
@@ -73,6 +74,7 @@ func (d days) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.held.Run(ctx) })
 	g.Go(func() error { return d.findings.Run(ctx) })
+	g.Go(func() error { return d.looks.Run(ctx) })
 	return g.Wait()
 }
 
@@ -98,21 +100,14 @@ func (c *control) dayRoutes(r chi.Router) {
 	r.With(reads).Get("/findings/{id}", found.Show)
 	r.With(changes).Post("/findings/{id}/close", found.Close)
 	r.With(grants).Post("/findings/{id}/accept", found.Accept)
-	ready := readiness.NewAPI(readiness.Source{Assess: c.readiness, Keeper: c.store, Now: c.store.Now, Log: c.log,
-		Actor:  func(ctx context.Context) string { return auth.From(ctx).Name },
-		Covers: func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
-		Audit: func(ctx context.Context, actor, action, object, detail string) error {
-			return c.store.Audit(ctx, auth.Entry{Actor: actor, Action: action, Object: object, Detail: detail})
-		}})
-	r.With(reads).Get("/readiness/{service}", ready.Show)
-	r.With(people).Post("/readiness/{service}", ready.Answer)
+	c.readinessRoutes(r)
 }
 
 // remind tells people of a game day that comes.
 func (c *control) remind(ctx context.Context, r gameday.Reminder) error {
 	text := fmt.Sprintf("game day %s (%s) begins at %s", r.Day.Title, r.Day.ID, r.Day.PlannedAt.UTC().Format("2006-01-02 15:04Z"))
-	if r.Missing > 0 {
-		text += fmt.Sprintf("; approvals missing: %d", r.Missing)
+	if r.WaitsFor != "" {
+		text += "; approvals missing: " + r.WaitsFor
 	}
 	if r.Document.Roles.Commander != "" {
 		text += "; commander " + r.Document.Roles.Commander

@@ -29,6 +29,7 @@ type heldJSON struct {
 	Hash      string         `json:"hash"`
 	State     string         `json:"state"`
 	Needs     int            `json:"needs_approvals"`
+	WaitsFor  string         `json:"waits_for,omitempty"` // whose approval is missing
 	PlannedAt time.Time      `json:"planned_at"`
 	Reminded  time.Time      `json:"reminded_at,omitzero"`
 	StartedAt time.Time      `json:"started_at,omitzero"`
@@ -54,7 +55,7 @@ func (h Held) state(now time.Time) string {
 		return "stopping"
 	case h.StartedAt.IsZero():
 		return "coming"
-	case h.Agreed(now) < h.Needs:
+	case h.WaitsFor(now) != "":
 		return "waiting_for_approval"
 	}
 	return "running"
@@ -63,6 +64,9 @@ func (h Held) state(now time.Time) string {
 func showHeld(h Held, now time.Time) heldJSON {
 	out := heldJSON{ID: h.ID, Name: h.Name, Title: h.Title, Actor: h.Actor, Hash: h.Hash, State: h.state(now), Needs: h.Needs, PlannedAt: h.PlannedAt,
 		Reminded: h.RemindedAt, StartedAt: h.StartedAt, EndedAt: h.EndedAt, Stopped: h.Stopped, Approvals: []approvalJSON{}}
+	if h.EndedAt.IsZero() {
+		out.WaitsFor = h.WaitsFor(now)
+	}
 	for _, a := range h.Approvals {
 		out.Approvals = append(out.Approvals, approvalJSON{a.Actor, a.At, a.Hash == h.Hash && now.Sub(a.At) < injector.ApprovalFor})
 	}

@@ -49,18 +49,29 @@ func parse(text string) (scenario.GameDay, error) {
 	return scenario.GameDay{}, errors.New("holds no game day")
 }
 
-// content is what a game day would run now.
-func (d *Desk) content(ctx context.Context, g scenario.GameDay) (services []string, hash string, needs int, err error) {
+// content is what a game day would run now, against which services, and who has to
+// agree to it.
+func (d *Desk) content(ctx context.Context, g scenario.GameDay) (services []string, held injector.DayHeld, err error) {
 	docs, err := d.cfg.Runs.Documents(ctx)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, held, err
+	}
+	now, err := d.cfg.Ledger.Now(ctx)
+	if err != nil {
+		return nil, held, err
+	}
+	traffic, err := d.cfg.Runs.Flows(ctx, now)
+	if err != nil {
+		return nil, held, err
 	}
 	for _, doc := range docs {
 		if slices.Contains(g.Scenarios, doc.ID) && !slices.Contains(services, doc.Service) {
 			services = append(services, doc.Service)
 		}
 	}
-	return services, injector.DayHash(g, docs), d.cfg.Scheduler.Needs(g, services), nil
+	held.Hash = injector.DayHash(g, docs)
+	held.Needs, held.Owners = d.cfg.Scheduler.Needs(g, docs, traffic)
+	return services, held, nil
 }
 
 func (d *Desk) document(ctx context.Context, name string) (Document, scenario.GameDay, error) {
@@ -83,7 +94,7 @@ func (d *Desk) Start(ctx context.Context, name string) (Held, error) {
 	if err != nil {
 		return Held{}, err
 	}
-	services, _, _, err := d.content(ctx, g)
+	services, _, err := d.content(ctx, g)
 	if err != nil {
 		return Held{}, err
 	}
@@ -192,11 +203,12 @@ func (d *Desk) announce(ctx context.Context, s injector.Schedule) (Held, error) 
 	if err != nil {
 		return Held{}, err
 	}
-	_, hash, needs, err := d.content(ctx, g)
+	_, c, err := d.content(ctx, g)
 	if err != nil {
 		return Held{}, err
 	}
-	h := Held{ID: injector.DayID(s.ID, s.NextAt), Name: s.ID, Title: s.Title, Actor: "schedule " + s.ID, Text: s.Text, Hash: hash, Needs: needs, PlannedAt: s.NextAt}
+	h := Held{ID: injector.DayID(s.ID, s.NextAt), Name: s.ID, Title: s.Title, Actor: "schedule " + s.ID, Text: s.Text,
+		Hash: c.Hash, Needs: c.Needs, Owners: c.Owners, PlannedAt: s.NextAt}
 	return h, d.cfg.Ledger.Announce(ctx, h)
 }
 
@@ -213,7 +225,7 @@ func (d *Desk) Approve(ctx context.Context, id, hash string) (Held, error) {
 	if err != nil {
 		return h, err
 	}
-	services, _, _, err := d.content(ctx, g)
+	services, _, err := d.content(ctx, g)
 	switch {
 	case err != nil:
 		return h, err
@@ -234,13 +246,17 @@ func (d *Desk) Approve(ctx context.Context, id, hash string) (Held, error) {
 	if err := d.cfg.Audit(ctx, actor, "gameday.approve", h.ID, "content "+h.Hash); err != nil {
 		return h, err
 	}
-	if err := d.cfg.Ledger.Agree(ctx, injector.Approved{Day: h.ID, Actor: actor, Hash: h.Hash, At: now}); err != nil {
+	owns := slices.DeleteFunc(services, func(s string) bool { return !d.cfg.Owns(ctx, s) })
+	if err := d.cfg.Ledger.Agree(ctx, injector.Approved{Day: h.ID, Actor: actor, Hash: h.Hash, Owns: owns, At: now}); err != nil {
 		return h, err
 	}
 	if h, _, err = d.cfg.Ledger.HeldDay(ctx, h.ID); err != nil {
 		return h, err
 	}
 	text := fmt.Sprintf("agrees to %s, %d of %d", short(h.Hash), h.Agreed(now), h.Needs)
+	if waits := h.WaitsFor(now); waits != "" {
+		text += "; it waits for " + waits
+	}
 	if err := d.cfg.Ledger.Write(ctx, h.ID, Note{At: now, Actor: actor, Kind: "approval", Text: text}); err != nil {
 		return h, err
 	}
@@ -251,7 +267,7 @@ func short(hash string) string { return hash[:min(len(hash), 12)] }
 
 // release lets the waiting runs of h go, where enough people agreed.
 func (d *Desk) release(ctx context.Context, h Held, now time.Time) error {
-	if h.StartedAt.IsZero() || h.Agreed(now) < h.Needs {
+	if h.StartedAt.IsZero() || h.WaitsFor(now) != "" {
 		return nil
 	}
 	runs, err := d.cfg.Ledger.DayRuns(ctx, h.Name, h.PlannedAt)

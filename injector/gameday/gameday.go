@@ -25,12 +25,14 @@ type Held struct {
 	ID, Name, Title, Actor string
 	Text, Hash             string
 	Needs                  int // approvals
-	PlannedAt              time.Time
-	RemindedAt             time.Time
-	StartedAt              time.Time // its runs were made
-	EndedAt                time.Time
-	Stopped                string // why all of it ended early, or was not begun
-	Approvals              []injector.Approved
+	// Owners are the services whose owners have to be among those who agree.
+	Owners     []string
+	PlannedAt  time.Time
+	RemindedAt time.Time
+	StartedAt  time.Time // its runs were made
+	EndedAt    time.Time
+	Stopped    string // why all of it ended early, or was not begun
+	Approvals  []injector.Approved
 }
 
 // Agreed counts the people whose approval of the content holds at now.
@@ -42,6 +44,11 @@ func (h Held) Agreed(now time.Time) int {
 		}
 	}
 	return n
+}
+
+// WaitsFor says whose agreement is missing at now, or "".
+func (h Held) WaitsFor(now time.Time) string {
+	return injector.DayHeld{ID: h.ID, Hash: h.Hash, Needs: h.Needs, Owners: h.Owners}.WaitsFor(h.Approvals, now)
 }
 
 // Note is one line that somebody, or the system, wrote down.
@@ -79,6 +86,8 @@ type Ledger interface {
 type Runs interface {
 	Schedules(ctx context.Context) ([]injector.Schedule, error)
 	Documents(ctx context.Context) ([]injector.Document, error)
+	// Flows is what came in of late up to now, by route.
+	Flows(ctx context.Context, now time.Time) ([]injector.Flow, error)
 	Move(ctx context.Context, m injector.Move) error
 	Events(ctx context.Context, run string) ([]injector.Event, error)
 	Tallies(ctx context.Context, service, run string, since, until time.Time) ([]injector.Point, error)
@@ -90,6 +99,8 @@ type Reminder struct {
 	Document scenario.GameDay
 	Services []string
 	Missing  int // approvals
+	// WaitsFor says whose approval is missing; "": nobody's.
+	WaitsFor string
 }
 
 // Config is what a Desk needs. Ledger, Runs and Scheduler have no default.
@@ -104,6 +115,8 @@ type Config struct {
 	Actor func(ctx context.Context) string
 	// Covers reports whether whoever asks has a say over a service; nil: everybody.
 	Covers func(ctx context.Context, service string) bool
+	// Owns reports whether whoever asks speaks for a service; nil: nobody does.
+	Owns func(ctx context.Context, service string) bool
 	// Remind tells people; nil: nobody. It is called again where it fails.
 	Remind func(ctx context.Context, r Reminder) error
 	// Readiness answers the fifteen questions for a service; nil: none is answered.
@@ -129,6 +142,9 @@ func New(cfg Config) *Desk {
 	}
 	if cfg.Covers == nil {
 		cfg.Covers = func(context.Context, string) bool { return true }
+	}
+	if cfg.Owns == nil {
+		cfg.Owns = func(context.Context, string) bool { return false }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

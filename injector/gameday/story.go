@@ -51,7 +51,7 @@ func (d *Desk) story(ctx context.Context, id string) (Story, error) {
 	if s.Now, err = d.cfg.Ledger.Now(ctx); err != nil {
 		return s, err
 	}
-	services, _, _, err := d.content(ctx, s.Day)
+	services, _, err := d.content(ctx, s.Day)
 	if err != nil {
 		return s, err
 	}

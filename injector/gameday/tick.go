@@ -79,11 +79,11 @@ func (d *Desk) remindOf(ctx context.Context, s injector.Schedule, g scenario.Gam
 	if h, _, err = d.cfg.Ledger.HeldDay(ctx, h.ID); err != nil {
 		return err
 	}
-	services, _, _, err := d.content(ctx, g)
+	services, _, err := d.content(ctx, g)
 	if err != nil {
 		return err
 	}
-	r := Reminder{Day: h, Document: g, Services: services, Missing: max(h.Needs-h.Agreed(now), 0)}
+	r := Reminder{Day: h, Document: g, Services: services, Missing: max(h.Needs-h.Agreed(now), 0), WaitsFor: h.WaitsFor(now)}
 	text := fmt.Sprintf("begins at %s; approvals missing: %d", h.PlannedAt.UTC().Format("2006-01-02 15:04:05Z"), r.Missing)
 	if d.cfg.Remind != nil {
 		if err := d.cfg.Remind(ctx, r); err != nil {

@@ -52,14 +52,14 @@ func (s *Store) GameDays(ctx context.Context) ([]gameday.Document, error) {
 }
 
 const announceSQL = `
-insert into gameday (id, name, title, planned_at, actor, text, hash, needs) values (@id, @name, @title, @at, @actor, @text, @hash, @needs)
-on conflict (id) do update set title = excluded.title, text = excluded.text, hash = excluded.hash, needs = excluded.needs
+insert into gameday (id, name, title, planned_at, actor, text, hash, needs, owners) values (@id, @name, @title, @at, @actor, @text, @hash, @needs, @owners)
+on conflict (id) do update set title = excluded.title, text = excluded.text, hash = excluded.hash, needs = excluded.needs, owners = excluded.owners
 where gameday.started_at is null and gameday.ended_at is null`
 
 // Announce writes that h comes.
 func (s *Store) Announce(ctx context.Context, h gameday.Held) error {
 	_, err := s.db.Exec(ctx, announceSQL, pgx.StrictNamedArgs{"id": h.ID, "name": h.Name, "title": h.Title, "at": h.PlannedAt, "actor": h.Actor,
-		"text": h.Text, "hash": h.Hash, "needs": h.Needs})
+		"text": h.Text, "hash": h.Hash, "needs": h.Needs, "owners": append([]string{}, h.Owners...)})
 	if err != nil {
 		return fmt.Errorf("announce game day %s: %w", h.ID, err)
 	}
@@ -70,23 +70,11 @@ func (s *Store) Announce(ctx context.Context, h gameday.Held) error {
 func (s *Store) Begin(ctx context.Context, d gameday.Document, actor string, at time.Time, plan func(injector.Due) ([]injector.Run, injector.DayHeld, error)) (gameday.Held, error) {
 	var id string
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		halted, err := lockState(ctx, tx)
+		due, err := forDays(ctx, tx, at)
 		if err != nil {
 			return err
 		}
-		active, err := activeRuns(ctx, tx)
-		if err != nil {
-			return err
-		}
-		docs, err := documents(ctx, tx)
-		if err != nil {
-			return err
-		}
-		approved, off, again, err := forDays(ctx, tx, at)
-		if err != nil {
-			return err
-		}
-		runs, held, err := plan(injector.Due{Documents: docs, Halted: halted, Active: active, Approved: approved, CalledOff: off, Reverify: again})
+		runs, held, err := plan(due)
 		if err != nil {
 			return err
 		}
@@ -108,6 +96,7 @@ func (s *Store) Begin(ctx context.Context, d gameday.Document, actor string, at 
 type heldRow struct {
 	ID, Name, Title, Actor, Text, Hash string
 	Needs                              int
+	Owners                             []string
 	PlannedAt                          time.Time  `db:"planned_at"`
 	RemindedAt                         *time.Time `db:"reminded_at"`
 	StartedAt                          *time.Time `db:"started_at"`
@@ -117,11 +106,11 @@ type heldRow struct {
 
 const (
 	heldDaysSQL = `
-select id, name, title, actor, text, hash, needs, planned_at, reminded_at, started_at, ended_at, stopped from gameday
+select id, name, title, actor, text, hash, needs, owners, planned_at, reminded_at, started_at, ended_at, stopped from gameday
 where not @open or ended_at is null order by planned_at desc, id limit @limit`
 	heldDaySQL = `
-select id, name, title, actor, text, hash, needs, planned_at, reminded_at, started_at, ended_at, stopped from gameday where id = @id`
-	approvalsOfSQL = `select gameday as day, actor, hash, at from gameday_approval where gameday = any(@ids) order by at, actor`
+select id, name, title, actor, text, hash, needs, owners, planned_at, reminded_at, started_at, ended_at, stopped from gameday where id = @id`
+	approvalsOfSQL = `select gameday as day, actor, hash, owns, at from gameday_approval where gameday = any(@ids) order by at, actor`
 	notesOfSQL     = `select at, actor, kind, text, '' as run from gameday_note where gameday = @id order by id`
 )
 
@@ -135,7 +124,7 @@ func (s *Store) held(ctx context.Context, rows pgx.Rows, err error) ([]gameday.H
 	}
 	out, ids, place := []gameday.Held{}, []string{}, map[string]int{}
 	for i, r := range found {
-		out = append(out, gameday.Held{ID: r.ID, Name: r.Name, Title: r.Title, Actor: r.Actor, Text: r.Text, Hash: r.Hash, Needs: r.Needs,
+		out = append(out, gameday.Held{ID: r.ID, Name: r.Name, Title: r.Title, Actor: r.Actor, Text: r.Text, Hash: r.Hash, Needs: r.Needs, Owners: r.Owners,
 			PlannedAt: r.PlannedAt.UTC(), RemindedAt: utc(r.RemindedAt), StartedAt: utc(r.StartedAt), EndedAt: utc(r.EndedAt), Stopped: r.Stopped})
 		ids, place[r.ID] = append(ids, r.ID), i
 	}
@@ -205,8 +194,8 @@ func (s *Store) DayRuns(ctx context.Context, name string, at time.Time) ([]injec
 
 const (
 	agreeSQL = `
-insert into gameday_approval (gameday, actor, hash, at) values (@day, @actor, @hash, @at)
-on conflict (gameday, actor, hash) do update set at = excluded.at`
+insert into gameday_approval (gameday, actor, hash, owns, at) values (@day, @actor, @hash, @owns, @at)
+on conflict (gameday, actor, hash) do update set owns = excluded.owns, at = excluded.at`
 	writeNoteSQL = `insert into gameday_note (gameday, at, actor, kind, text) values (@day, @at, @actor, @kind, @text)`
 	remindSQL    = `update gameday set reminded_at = @at where id = @day and reminded_at is null`
 	unremindSQL  = `update gameday set reminded_at = null where id = @day`
@@ -224,7 +213,7 @@ func (s *Store) day(ctx context.Context, statement string, args pgx.StrictNamedA
 
 // Agree keeps one person's approval.
 func (s *Store) Agree(ctx context.Context, a injector.Approved) error {
-	_, err := s.day(ctx, agreeSQL, pgx.StrictNamedArgs{"day": a.Day, "actor": a.Actor, "hash": a.Hash, "at": a.At})
+	_, err := s.day(ctx, agreeSQL, pgx.StrictNamedArgs{"day": a.Day, "actor": a.Actor, "hash": a.Hash, "owns": append([]string{}, a.Owns...), "at": a.At})
 	return err
 }
 

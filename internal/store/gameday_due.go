@@ -12,7 +12,7 @@ import (
 )
 
 const approvedSQL = `
-select a.gameday as day, a.actor, a.hash, a.at
+select a.gameday as day, a.actor, a.hash, a.owns, a.at
 from gameday_approval a join gameday g on g.id = a.gameday
 where g.ended_at is null and a.at > @since order by a.gameday, a.actor`
 
@@ -26,40 +26,74 @@ where state in ('claimed_fixed', 'verifying') or state in ('open', 'reopened') a
    or state = 'accepted_risk' and risk_until < @now
 group by service, text order by service, min(opened_at), text`
 
-// forDays reads what decides about game days beside schedules and runs.
-func forDays(ctx context.Context, q querier, now time.Time) ([]injector.Approved, []string, []injector.Reverify, error) {
-	rows, err := q.Query(ctx, approvedSQL, pgx.StrictNamedArgs{"since": now.Add(-injector.ApprovalFor)})
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read approvals: %w", err)
+// forDays reads what decides about game days, whatever is due: all of a Due but its
+// schedule. The injector is locked, so that what another control has just started is
+// in it.
+func forDays(ctx context.Context, tx pgx.Tx, now time.Time) (due injector.Due, err error) {
+	if due.Halted, err = lockState(ctx, tx); err != nil {
+		return due, err
 	}
-	approved, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Approved])
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read approvals: %w", err)
+	if due.Active, err = activeRuns(ctx, tx); err != nil {
+		return due, err
 	}
-	rows, err = q.Query(ctx, calledOffSQL)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read what was called off: %w", err)
+	if due.Documents, err = documents(ctx, tx); err != nil {
+		return due, err
 	}
-	off, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read what was called off: %w", err)
+	if due.Traffic, err = flows(ctx, tx, now); err != nil {
+		return due, err
 	}
-	rows, err = q.Query(ctx, reverifySQL, pgx.StrictNamedArgs{"now": now})
+	rows, err := tx.Query(ctx, approvedSQL, pgx.StrictNamedArgs{"since": now.Add(-injector.ApprovalFor)})
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read what to look at again: %w", err)
+		return due, fmt.Errorf("read approvals: %w", err)
 	}
-	again, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Reverify])
+	if due.Approved, err = pgx.CollectRows(rows, pgx.RowToStructByName[injector.Approved]); err != nil {
+		return due, fmt.Errorf("read approvals: %w", err)
+	}
+	if rows, err = tx.Query(ctx, calledOffSQL); err != nil {
+		return due, fmt.Errorf("read what was called off: %w", err)
+	}
+	if due.CalledOff, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		return due, fmt.Errorf("read what was called off: %w", err)
+	}
+	if rows, err = tx.Query(ctx, reverifySQL, pgx.StrictNamedArgs{"now": now}); err != nil {
+		return due, fmt.Errorf("read what to look at again: %w", err)
+	}
+	if due.Reverify, err = pgx.CollectRows(rows, pgx.RowToStructByName[injector.Reverify]); err != nil {
+		return due, fmt.Errorf("read what to look at again: %w", err)
+	}
+	return due, nil
+}
+
+// ofLate is the traffic by which it is told how much a run would hit.
+const ofLate = 10 * time.Minute
+
+const flowsSQL = `
+select service, route, sum(good + bad)::bigint as requests from rollup_minute
+where at >= @since and at < @until group by service, route order by service, route`
+
+// Flows is what came in of late up to now, by route.
+func (s *Store) Flows(ctx context.Context, now time.Time) ([]injector.Flow, error) {
+	return flows(ctx, s.db, now)
+}
+
+func flows(ctx context.Context, q querier, now time.Time) ([]injector.Flow, error) {
+	until := now.Truncate(time.Minute)
+	rows, err := q.Query(ctx, flowsSQL, pgx.StrictNamedArgs{"since": until.Add(-ofLate), "until": until})
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read what to look at again: %w", err)
+		return nil, fmt.Errorf("count traffic by route: %w", err)
 	}
-	return approved, off, again, nil
+	out, err := pgx.CollectRows(rows, pgx.RowToStructByName[injector.Flow])
+	if err != nil {
+		return nil, fmt.Errorf("count traffic by route: %w", err)
+	}
+	return out, nil
 }
 
 const (
 	holdDaySQL = `
-insert into gameday (id, name, title, planned_at, actor, text, hash, needs, started_at)
-values (@id, @name, @title, @at, @actor, @text, @hash, @needs, @now)
-on conflict (id) do update set text = excluded.text, hash = excluded.hash, needs = excluded.needs, started_at = excluded.started_at`
+insert into gameday (id, name, title, planned_at, actor, text, hash, needs, owners, started_at)
+values (@id, @name, @title, @at, @actor, @text, @hash, @needs, @owners, @now)
+on conflict (id) do update set text = excluded.text, hash = excluded.hash, needs = excluded.needs, owners = excluded.owners, started_at = excluded.started_at`
 	skipDaySQL  = `update gameday set stopped = case when stopped = '' then @why else stopped end, ended_at = @now where name = @name and planned_at = @at and ended_at is null`
 	verifySQL   = `update finding set state = 'verifying' where id = any(@ids) and state = 'claimed_fixed' returning id`
 	dayTitleSQL = `select title from schedule where id = @name`
@@ -83,7 +117,7 @@ func holdDay(ctx context.Context, tx pgx.Tx, name string, o injector.Decided, no
 
 func writeDay(ctx context.Context, tx pgx.Tx, name, title, actor string, at, now time.Time, d injector.DayHeld) error {
 	_, err := tx.Exec(ctx, holdDaySQL, pgx.StrictNamedArgs{"id": d.ID, "name": name, "title": title, "at": at, "actor": actor,
-		"text": d.Text, "hash": d.Hash, "needs": d.Needs, "now": now})
+		"text": d.Text, "hash": d.Hash, "needs": d.Needs, "owners": append([]string{}, d.Owners...), "now": now})
 	if err != nil {
 		return fmt.Errorf("hold game day %s: %w", d.ID, err)
 	}

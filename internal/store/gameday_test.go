@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,7 @@ func newFair(t *testing.T, env string, documents ...string) *fair {
 		Core: func(service string) bool { return service == "order" }})
 	f.days = gameday.New(gameday.Config{Ledger: f.drill, Runs: f.drill, Scheduler: f.e.Scheduler(), Actor: actor, Audit: audit, Log: quiet(),
 		Findings: f.drill.Findings,
+		Owns:     func(ctx context.Context, service string) bool { return actor(ctx) == "olga" && service == "order" },
 		Remind: func(_ context.Context, r gameday.Reminder) error {
 			f.told = append(f.told, fmt.Sprintf("%s in %v, %d missing", r.Day.Name, r.Day.PlannedAt.Sub(f.at), r.Missing))
 			return nil
@@ -253,11 +255,57 @@ func TestGameDayOfACoreServiceNeedsTwo(t *testing.T) {
 	if _, err := f.days.Approve(as(t.Context(), "anna"), h.ID, ""); !errors.Is(err, gameday.ErrSelf) {
 		t.Errorf("who started it approves: %v", err)
 	}
-	for i, who := range []string{"ben", "ben", "carl"} {
+	r := f.runs(h)[0]
+	if r.Class != injector.ClassC {
+		t.Errorf("the run is of class %q, want C", r.Class)
+	}
+	if _, err := f.e.Desk().Approve(as(t.Context(), "olga"), r.ID, "", "olga"); !errors.Is(err, injector.ErrOfDay) {
+		t.Errorf("a part of the game day is agreed to by itself: %v", err)
+	}
+	for i, who := range []string{"ben", "ben", "carl", "dora", "olga"} {
+		waits := "the owner of order"
+		if who == "olga" {
+			waits = ""
+		}
 		h, err = f.days.Approve(as(t.Context(), who), h.ID, "")
 		f.must(err)
-		if state := f.runs(h)[0].State; (state == injector.Scheduled) != (i == 2) {
-			t.Errorf("after %d approvals the run is %s", i+1, state)
+		if state := f.runs(h)[0].State; (state == injector.Scheduled) != (who == "olga") || h.WaitsFor(f.at) != waits {
+			t.Errorf("after %d approvals the run is %s, and the day waits for %q, want %q", i+1, state, h.WaitsFor(f.at), waits)
+		}
+	}
+	// From then on no other one of class C is begun.
+	other := strings.Replace(on("order"), "service: order", "service: coupon", 1)
+	e := injector.New(injector.Config{Ledger: f.drill, Env: "prod", Log: quiet(), Core: func(string) bool { return true }})
+	document := strings.Replace(other, "30%", "5%", 1) + "accept: [no_match, no_baseline]\n"
+	if _, _, err := e.Desk().Start(t.Context(), "", document, "anna"); !errors.Is(err, injector.ErrOverlap) {
+		t.Errorf("a run of class C beside the game day gave %v", err)
+	}
+}
+
+// One undertaking of class C at a time: a game day of one is not begun beside it, and
+// the runs of its own wave go on beside each other.
+func TestGameDaysOfClassCOneAtATime(t *testing.T) {
+	both := dayOf + "waves: [{scenarios: [slow-order, slow-points]}]\napprovals: 0\n"
+	f := newFair(t, "prod", on("order"), on("points"), both, strings.Replace(dayOf, "weekly", "other", 1)+"scenarios: [slow-points]\n")
+	f.e.Scheduler().Core = func(string) bool { return true }
+	f.e.Scheduler().Budgets = budgets{Known: true, Allowed: 1000, RemainingPPM: 900_000, TargetPPB: 999_000_000}
+	h, err := f.days.Start(as(t.Context(), "anna"), "weekly")
+	f.must(err)
+	if !slices.Equal(h.Owners, []string{"order", "points"}) || h.WaitsFor(f.at) != "2 more, among them the owner of order, and of points" {
+		t.Errorf("owners %v, waits for %q", h.Owners, h.WaitsFor(f.at))
+	}
+	for _, r := range f.runs(h) {
+		f.must(f.Move(t.Context(), injector.Move{Run: r.ID, From: r.State, To: injector.Scheduled, At: f.at, Actor: "test"}))
+	}
+	if _, err := f.days.Start(as(t.Context(), "anna"), "other"); !errors.Is(err, injector.ErrOverlap) {
+		t.Errorf("another game day of class C is begun: %v", err)
+	}
+	for range 20 {
+		f.second()
+	}
+	for _, r := range f.runs(h) {
+		if strings.Contains(r.Why, "class C") || r.Reason == string(injector.Overlap) {
+			t.Errorf("%s of the wave is held up by its neighbour: %s %s", r.Scenario, r.Reason, r.Why)
 		}
 	}
 }

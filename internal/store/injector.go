@@ -184,7 +184,7 @@ func (s *Store) Note(ctx context.Context, e injector.Event) error {
 	return nil
 }
 
-const activeRunsSQL = `select id, service, schedule, state, class from run where ended_at is null order by id`
+const activeRunsSQL = `select id, service, schedule, state, class, planned_at as at from run where ended_at is null order by id`
 
 // ActiveRuns lists every run that has not ended.
 func (s *Store) ActiveRuns(ctx context.Context) ([]injector.Active, error) {

@@ -38,32 +38,20 @@ func (s *Store) TakeDue(ctx context.Context, now time.Time, decide func(injector
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		halted, err := lockState(ctx, tx)
-		if err != nil {
-			return err
-		}
-		// Read after the lock: what another control has just started is in it.
-		active, err := activeRuns(ctx, tx)
-		if err != nil {
-			return err
-		}
-		docs, err := documents(ctx, tx)
-		if err != nil {
-			return err
-		}
-		approved, off, again, err := forDays(ctx, tx, now)
+		all, err := forDays(ctx, tx, now)
 		if err != nil {
 			return err
 		}
 		for _, row := range due {
-			d := decide(injector.Due{Schedule: row.schedule(), Documents: docs, Halted: halted, Active: active, Approved: approved, CalledOff: off, Reverify: again})
+			all.Schedule = row.schedule()
+			d := decide(all)
 			added, err := takeOne(ctx, tx, row.ID, now, d)
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", row.ID, err)
 			}
 			for _, o := range d.Occurrences {
 				for _, r := range o.Runs {
-					active = append(active, injector.Active{ID: r.ID, Service: r.Service, Schedule: r.Schedule, State: r.State})
+					all.Active = append(all.Active, injector.Active{ID: r.ID, Service: r.Service, Schedule: r.Schedule, State: r.State, Class: r.Class, At: r.PlannedAt})
 				}
 			}
 			out = append(out, added...)
