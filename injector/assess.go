@@ -41,6 +41,12 @@ func assess(r Run, a scenario.Assertion, phase string, o Observations) Assertion
 		return out
 	}
 	switch {
+	case a.Measure == scenario.Probed:
+		out.N, out.Seen, out.Result = 1, s.Asked, Fail
+		if s.Met {
+			out.Result = Pass
+		}
+		return out
 	case a.Against != "":
 		return compared(out, a, s)
 	case a.Measure == scenario.Success:

@@ -38,6 +38,11 @@ type Config struct {
 	// Alerts lists those that fired in (since, until], and those that fired before
 	// and still do, and says how far they are known; nil: there is no feed.
 	Alerts func(ctx context.Context, since, until time.Time) (all []Alert, heard time.Time, err error)
+	// Probe makes one request of a hypothesis and returns the answer, no more of its
+	// body than a hypothesis may look at; MayProbe reports whether its host may be asked.
+	// nil: none may.
+	Probe    func(ctx context.Context, p scenario.Probe) (status int, body []byte, err error)
+	MayProbe func(p scenario.Probe) bool
 	// Core tells services that users cannot do without; nil: none is.
 	Core func(service string) bool
 	Log  *slog.Logger

@@ -29,6 +29,11 @@ func (e *Engine) facts(ctx context.Context, sc scenario.Scenario, now time.Time,
 		f = e.cfg.Preflight(ctx, sc)
 	}
 	f.Prod = e.cfg.Env == "prod"
+	for _, p := range sc.Probes() {
+		if host, _ := p.Host(); !e.mayProbe(p) && !slices.Contains(f.Barred, host) {
+			f.Barred = append(f.Barred, host)
+		}
+	}
 	f.Core = f.Core || e.cfg.Core != nil && e.cfg.Core(sc.Target.Service)
 	f.Traffic, f.Budgets = map[string]scenario.Traffic{}, map[string]scenario.Budget{}
 	until := now.Truncate(time.Minute)

@@ -22,6 +22,10 @@ type Seen struct {
 	RefGood, RefBad int64
 	// From and Until are the span.
 	From, Until time.Time
+	// Asked is what a probe was answered, Met whether that is as it should be; "": it
+	// was not asked.
+	Asked string
+	Met   bool
 }
 
 // Observations are all figures a verdict rests on: per phase ("steady",

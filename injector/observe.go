@@ -178,6 +178,8 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion, o 
 	from, to := d.phase(phase)
 	from, to = span(from, to, a.Window)
 	switch {
+	case a.Measure == scenario.Probed:
+		return d.probed(ctx, phase, a), nil
 	case a.Event != "" || a.Measure == scenario.Flaps:
 		return Seen{}, nil
 	case a.Measure.Quantile() > 0:

@@ -261,7 +261,7 @@ func (d *drive) injecting(ctx context.Context) error {
 		return d.stop(ctx, s)
 	}
 	if d.now.Sub(d.run.InjectAt) >= d.run.InjectFor {
-		return d.move(ctx, Over, Move{Text: "the duration is over, waiting for every gateway to give back the rule"})
+		return d.move(ctx, Over, Move{Assertions: d.probedDuring(ctx), Text: "the duration is over, waiting for every gateway to give back the rule"})
 	}
 	return nil
 }

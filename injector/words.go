@@ -20,6 +20,8 @@ func words(a scenario.Assertion) string {
 		return "alert " + a.Service + " is " + a.Event
 	case scenario.Config:
 		return "configuration of every gateway"
+	case scenario.Probed:
+		return a.Probe.URL + " answers " + a.Probe.Expects()
 	}
 	of := a.Service
 	if a.Cohort != "" {
@@ -62,6 +64,8 @@ func expected(a scenario.Assertion) string {
 		within = " within " + after(a.Within)
 	}
 	switch {
+	case a.Probe != nil:
+		return "answers " + a.Probe.Expects() + within
 	case a.Event != "":
 		return strings.ReplaceAll(a.Event, "_", " ") + within
 	case a.Against != "":

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ type controlOptions struct {
 	tokenFile    string // takes the first admin token instead of standard error
 	pages        string // where people reach control, for links in messages
 	signin       signinOptions
+	probeHosts   []string // that hypotheses may ask
 }
 
 func newControl(io streams) *cobra.Command {
@@ -65,6 +67,7 @@ func newControl(io streams) *cobra.Command {
 	f.StringVar(&opt.tokenFile, "first-token-file", "", "file that takes the first admin token, readable by its owner alone; empty: it is printed once")
 	f.StringVar(&opt.pages, "pages", env("PAGES", ""), "base URL at which people reach these pages, for links in messages; empty: no links (BREAKWATER_PAGES)")
 	opt.signin.flags(f)
+	f.StringSliceVar(&opt.probeHosts, "probe-host", strings.Split(env("PROBE_HOSTS", ""), ","), "a host that probes of hypotheses may ask: name, name:port or .suffix; may be repeated (BREAKWATER_PROBE_HOSTS)")
 	f.StringVar(&opt.zone, "zone", env("ZONE", "UTC"), "IANA time zone of the times on pages (BREAKWATER_ZONE)")
 	return cmd
 }
@@ -175,7 +178,9 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		Audit: func(ctx context.Context, action, object, detail string) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: auth.From(ctx).Name, Action: action, Object: object, Detail: detail})
 		}})
+	probes := newProber(c.opt.probeHosts)
 	c.engine = injector.New(injector.Config{
+		Probe: probes.ask, MayProbe: probes.may,
 		Ledger: c.ledger(), Budgets: c.barred(), Measures: c.planMeasures, Env: c.set.env, Log: c.log,
 		Audit: func(ctx context.Context, actor, action, object, detail string) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: actor, Action: action, Object: object, Detail: detail})

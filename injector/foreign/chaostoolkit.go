@@ -3,6 +3,7 @@ package foreign
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,7 @@ func ChaosToolkit(f conf.File, opt Options) (Imported, error) {
 type toolkit struct {
 	*reader
 	waits  time.Duration
-	limits []string // what the hypothesis expects of services
+	limits []string // what the hypothesis expects
 	when   []string // before, during, after
 }
 
@@ -116,46 +117,104 @@ func (c *toolkit) hypothesis(n conf.Node, when []string) {
 			c.lose(where, "a probe by %s is code of others, and never run", orNone(provider.text("type")))
 			continue
 		}
-		service := c.serviceOf(provider.text("url"))
-		if service == "" {
-			c.lose(where, "its address names no service: give one by --service")
-			continue
-		}
-		if !c.tolerance(x["tolerance"], where) {
-			continue
-		}
-		if limit := service + " 99%"; !slices.Contains(c.limits, limit) {
-			c.limits = append(c.limits, limit)
-		}
-		c.change(where, "the one request to %s is not made: that 99%% of the requests of %s succeed is judged on all real ones", provider.text("url"), service)
+		c.probe(x, provider, where)
 	}
 }
 
-// tolerance reports whether a probe asks for an answer that means success: an exact
-// value, two that are a range, more that are a choice.
-func (c *toolkit) tolerance(n conf.Node, where string) bool {
-	good := func(text string) bool {
-		status, err := strconv.Atoi(text)
-		return err == nil && status >= 200 && status < 400
+// probe is one request of the hypothesis. Control makes it too, once when each phase
+// ends, where its host is allowed.
+func (c *toolkit) probe(x, provider fields, where string) {
+	x.rest(c.reader, where, "type", "name", "provider", "tolerance")
+	at := where + ".provider"
+	provider.rest(c.reader, at, "type", "url", "method", "timeout")
+	address := provider.text("url")
+	if strings.Contains(address, "${") {
+		c.lose(where, "its address %s is made of the configuration, which is not read: write it out", address)
+		return
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		c.lose(where, "its address must be http or https without a password, got %s", orNone(address))
+		return
+	}
+	if m := strings.ToUpper(provider.text("method")); m != "" && m != "GET" {
+		c.lose(where, "a %s may change what it asks for: probes here are GET alone", m)
+		return
+	}
+	expects, ok := c.tolerance(x["tolerance"], where)
+	if !ok {
+		return
+	}
+	limit := "probe: " + quote(address) + ", " + expects
+	if n, given := provider["timeout"]; given {
+		s, err := strconv.ParseFloat(n.Text(), 64)
+		if err != nil || !(s >= 0.1 && s <= 3) {
+			c.change(at+".timeout", "%s is not 0.1 to 3 seconds: 3 s are waited for", n.Got())
+		} else {
+			limit += fmt.Sprintf(", timeout: %dms", int64(s*1000+0.5))
+		}
+	}
+	if !slices.Contains(c.limits, limit) {
+		c.limits = append(c.limits, limit)
+	}
+	c.change(where, "control asks %s when each phase ends: allow it there by --probe-host %s. What users get is said by an sli of a service", address, u.Host)
+}
+
+// tolerance is what an answer must be: an exact status, two that are a range, more that
+// are a choice, or a pattern of the body.
+func (c *toolkit) tolerance(n conf.Node, where string) (expects string, ok bool) {
+	where += ".tolerance"
+	status := func(n conf.Node) (int, bool) {
+		v, err := strconv.Atoi(n.Text())
+		return v, err == nil && v >= 100 && v <= 599
+	}
+	within := func(list []conf.Node) (string, bool) {
+		from, a := status(list[0])
+		to, b := status(list[1])
+		return fmt.Sprintf(`status: ["%d-%d"]`, from, to), a && b && from <= to
 	}
 	switch {
 	case n.IsMap():
 		t := fieldsOf(n)
-		c.lose(where+".tolerance", "a tolerance by %s looks into an answer, and answers are not read here", orNone(t.text("type")))
-		return false
-	case n.IsList():
-		for _, x := range n.List() {
-			if !good(x.Text()) {
-				c.lose(where, "it asks for status %s, and what is asked for here is success", orNone(x.Text()))
-				return false
+		switch kind, target := t.text("type"), t.text("target"); {
+		case kind == "regex" && target == "body":
+			if _, err := regexp.Compile(t.text("pattern")); err == nil && t.text("pattern") != "" {
+				return `status: ["100-599"], matches: ` + quote(t.text("pattern")), true
 			}
+			c.lose(where, "its pattern is none of RE2: %s", orNone(t.text("pattern")))
+		case kind == "range" && (target == "" || target == "status") && len(listOf(t["range"])) == 2:
+			if expects, ok = within(listOf(t["range"])); ok {
+				return expects, true
+			}
+			c.lose(where, "a range must be of two statuses")
+		default:
+			c.lose(where, "a tolerance by %s of %s has no place here: a status, or a regex of the body", orNone(kind), orNone(target))
 		}
-		return len(n.List()) > 0
-	case good(n.Text()):
-		return true
+		return "", false
+	case n.IsList() && len(n.List()) == 2:
+		if expects, ok = within(n.List()); ok {
+			return expects, true
+		}
+	case n.IsList() && len(n.List()) > 0:
+		var all []string
+		for _, x := range n.List() {
+			v, known := status(x)
+			if !known {
+				c.lose(where, "%s is no status", x.Got())
+				return "", false
+			}
+			all = append(all, strconv.Itoa(v))
+		}
+		if len(all) <= 20 {
+			return "status: [" + strings.Join(all, ", ") + "]", true
+		}
+	default:
+		if v, known := status(n); known {
+			return fmt.Sprintf("status: [%d]", v), true
+		}
 	}
-	c.lose(where, "it asks for %s, and what is asked for here is success", orNone(n.Text()))
-	return false
+	c.lose(where, "must be a status, two that are a range, or up to 20 to choose from, got %s", n.Got())
+	return "", false
 }
 
 func orNone(text string) string {
@@ -163,24 +222,6 @@ func orNone(text string) string {
 		return "nothing"
 	}
 	return text
-}
-
-// serviceOf is the service that an address stands for: as was said, else its host's
-// first label, as in a cluster.
-func (c *toolkit) serviceOf(address string) string {
-	if c.opt.Service != "" {
-		return c.opt.Service
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	host, _, _ := strings.Cut(u.Hostname(), ".")
-	name := nameOf(host)
-	if name == "localhost" || name == "" || name[0] >= '0' && name[0] <= '9' {
-		return ""
-	}
-	return name
 }
 
 // activity is one step of the method.

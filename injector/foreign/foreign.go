@@ -55,7 +55,7 @@ type draft struct {
 	key                string
 	faults             []string // as flow maps, without their ids
 	kinds              []string
-	steady, during     []string // limits on the success of services, as "service 99%"
+	steady, during     []string // what is expected, as flow maps without their ids
 	after              []string
 	inject             time.Duration
 	where              string
@@ -168,8 +168,7 @@ func (d *draft) text(opt Options) string {
 		}
 		say("  %s:", phase.name)
 		for i, limit := range phase.limits {
-			service, least, _ := strings.Cut(limit, " ")
-			say("    - {id: %s%d, sli: %s.success, op: \">=\", value: %q}", phase.short, i+1, service, least)
+			say("    - {id: %s%d, %s}", phase.short, i+1, limit)
 		}
 	}
 	say("stop:\n  - {sli: %s.error_rate, op: \">\", value: \"20%%\", for: 30s}\n  - {budget_spent: \"5%%\"}", d.service)
@@ -189,7 +188,7 @@ func (r *reader) done(base, title string) (Imported, error) {
 			d.title = title
 		}
 		if len(d.steady)+len(d.during)+len(d.after) == 0 {
-			expect := d.service + " 99%"
+			expect := `sli: ` + d.service + `.success, op: ">=", value: "99%"`
 			d.steady, d.during, d.after = []string{expect}, []string{expect}, []string{expect}
 			out.Losses = append(out.Losses, Loss{d.where, "it expects nothing that could be judged here; that 99% of the requests of " + d.service + " succeed is put in its place: make it what you mean", false})
 		}

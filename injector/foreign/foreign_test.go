@@ -162,12 +162,17 @@ func TestChaosToolkit(t *testing.T) {
 	if redis.Title != "Does checkout survive a slow Redis?" || strings.Join(redis.Tags, " ") != "cache availability:high" {
 		t.Errorf("title %q, tags %v", redis.Title, redis.Tags)
 	}
-	// Continuously: in all three phases; two probes of one service are one promise.
-	if len(redis.Steady) != 1 || len(redis.During) != 1 || len(redis.After) != 1 || redis.Steady[0].Service != "checkout" || len(redis.Stop) != 2 {
-		t.Errorf("hypothesis %+v %+v %+v", redis.Steady, redis.During, redis.After)
+	// Continuously: in all three phases.
+	if len(redis.Steady) != 3 || len(redis.During) != 3 || len(redis.After) != 3 || len(redis.Stop) != 2 {
+		t.Fatalf("hypothesis %+v %+v %+v", redis.Steady, redis.During, redis.After)
+	}
+	for i, want := range []string{"http://checkout.shop.svc:8080/health 200", "http://checkout/ 200-204", "http://cart/ 200 or 201 or 500"} {
+		if p := redis.During[i].Probe; p == nil || p.URL+" "+p.Expects() != want {
+			t.Errorf("probe %d is %+v, want %s", i, p, want)
+		}
 	}
 	for _, want := range []string{
-		"probes[0]: changed: the one request to http://checkout.shop.svc:8080/health is not made", "probes[2]: not carried: it asks for status 500",
+		"probes[0]: changed: control asks http://checkout.shop.svc:8080/health when each phase ends: allow it there by --probe-host checkout.shop.svc:8080",
 		"probes[3].tolerance: not carried: a tolerance by regex", "probes[4]: not carried: a probe by python is code of others, and never run",
 		"method[3]: not carried: unset_fault undoes", "method[4]: not carried: an action by process is never run", "method[5]: not carried: chaosk8s.pod.actions.terminate_pods",
 		"rollbacks[0]: not carried", "controls[0]: not carried", "configuration: not carried", "secrets: not carried", "runtime.rollbacks.strategy: not carried",
@@ -180,8 +185,8 @@ func TestChaosToolkit(t *testing.T) {
 }
 
 func TestChaosToolkitStrategies(t *testing.T) {
-	for strategy, want := range map[string][3]int{"": {1, 0, 1}, "default": {1, 0, 1}, "before-method-only": {1, 0, 0}, "after-method-only": {0, 0, 1},
-		"during-method-only": {0, 1, 0}, "continuously": {1, 1, 1}, "sometimes": {1, 0, 1}} {
+	for strategy, want := range map[string][3]int{"": {3, 0, 3}, "default": {3, 0, 3}, "before-method-only": {3, 0, 0}, "after-method-only": {0, 0, 3},
+		"during-method-only": {0, 3, 0}, "continuously": {3, 3, 3}, "sometimes": {3, 0, 3}} {
 		in, err := ChaosToolkit(file(strings.Replace(theirs, "continuously", strategy, 1)), Options{Service: "shop"})
 		if err != nil {
 			t.Fatal(err)
@@ -189,6 +194,46 @@ func TestChaosToolkitStrategies(t *testing.T) {
 		s := read(t, in)[0]
 		if got := [3]int{len(s.Steady), len(s.During), len(s.After)}; got != want || s.Target.Service != "shop" {
 			t.Errorf("%q: %v of %s, want %v of shop", strategy, got, s.Target.Service, want)
+		}
+	}
+}
+
+// Each kind of probe and tolerance that there is becomes a probe, or a line of what is
+// not carried.
+func TestChaosToolkitProbes(t *testing.T) {
+	for _, tt := range []struct{ probe, want, loss string }{
+		{`"tolerance": 200, "provider": {"type": "http", "url": "https://a:1/"}`, "https://a:1/ 200", "--probe-host a:1"},
+		{`"tolerance": [200, 299], "provider": {"type": "http", "url": "http://a/"}`, "http://a/ 200-299", ""},
+		{`"tolerance": [204], "provider": {"type": "http", "url": "http://a/", "method": "get"}`, "http://a/ 204", ""},
+		{`"tolerance": {"type": "range", "target": "status", "range": [200, 204]}, "provider": {"type": "http", "url": "http://a/"}`, "http://a/ 200-204", ""},
+		{`"tolerance": {"type": "regex", "target": "body", "pattern": "\\bup\\b"}, "provider": {"type": "http", "url": "http://a/"}`, `http://a/ 100-599 with \bup\b`, ""},
+		{`"tolerance": {"type": "regex", "target": "body", "pattern": "(?!x)"}, "provider": {"type": "http", "url": "http://a/"}`, "", "its pattern is none of RE2"},
+		{`"tolerance": {"type": "jsonpath", "path": "$.up", "target": "body"}, "provider": {"type": "http", "url": "http://a/"}`, "", "a tolerance by jsonpath of body"},
+		{`"tolerance": {"type": "probe", "provider": {}}, "provider": {"type": "http", "url": "http://a/"}`, "", "a tolerance by probe of nothing"},
+		{`"tolerance": [299, 200], "provider": {"type": "http", "url": "http://a/"}`, "", "two that are a range"},
+		{`"tolerance": [], "provider": {"type": "http", "url": "http://a/"}`, "", "must be a status"},
+		{`"tolerance": true, "provider": {"type": "http", "url": "http://a/"}`, "", "must be a status"},
+		{`"tolerance": 200, "provider": {"type": "http", "url": "http://a/", "method": "POST"}`, "", "a POST may change"},
+		{`"tolerance": 200, "provider": {"type": "http", "url": "http://${host}/"}`, "", "made of the configuration"},
+		{`"tolerance": 200, "provider": {"type": "http", "url": "ftp://a/"}`, "", "must be http or https"},
+		{`"tolerance": 200, "provider": {"type": "http", "url": "http://u:p@a/"}`, "", "without a password"},
+		{`"tolerance": 200, "provider": {"type": "http", "url": "http://a/", "headers": {"X": "y"}, "timeout": 30}`, "http://a/ 200", "provider.headers: not carried"},
+		{`"tolerance": 200, "provider": {"type": "http", "url": "http://a/", "timeout": 30}`, "http://a/ 200", "provider.timeout: changed: 30 is not"},
+		{`"tolerance": 200, "provider": {"type": "process", "path": "rm"}`, "", "code of others, and never run"},
+	} {
+		in, err := ChaosToolkit(file(`{"title": "t", "description": "d", "steady-state-hypothesis": {"title": "h", "probes": [{"type": "probe", "name": "p", `+tt.probe+`}]},
+			"method": [{"type": "action", "name": "abort", "provider": {"type": "python", "module": "chaosistio.fault.actions", "func": "add_abort_fault",
+			"arguments": {"virtual_service_name": "orders", "http_status": 503, "percentage": 50}}}]}`), Options{})
+		if err != nil {
+			t.Errorf("%s: %v", tt.probe, err)
+			continue
+		}
+		got := ""
+		if p := read(t, in)[0].Probes(); len(p) > 0 {
+			got = p[0].URL + " " + p[0].Expects()
+		}
+		if got != tt.want || !strings.Contains(told(in), tt.loss) {
+			t.Errorf("%s: %q, want %q; told %q, want %q", tt.probe, got, tt.want, told(in), tt.loss)
 		}
 	}
 }

@@ -45,6 +45,8 @@ type Facts struct {
 	Overlaps []Overlap
 	// Alerts is how long ago the feed of alerts was heard; nil: there is none.
 	Alerts *time.Duration
+	// Barred are hosts of probes that nobody has allowed.
+	Barred []string
 	// CapPPM is the share of its budget that a run may spend; 0: 5 %.
 	CapPPM int64
 }

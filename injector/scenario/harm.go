@@ -115,6 +115,9 @@ func (c *check) surroundings() {
 			c.warn(DeadBrake, "a burn rate over %d is never reached by %s: all requests failing burns %d", x.OverMilli/1000, x.Service, most/1000)
 		}
 	}
+	if len(f.Barred) > 0 {
+		c.refuse(true, ProbeBarred, "probes may not ask %s: control allows no such host (--probe-host)", strings.Join(f.Barred, ", "))
+	}
 	c.ready()
 	if f.TargetPPB != nil && f.Prod && f.TargetPPB[s.Target.Service] == 0 {
 		c.refuse(false, NoTarget, "%s has no objective: what the drill costs is not kept", s.Target.Service)

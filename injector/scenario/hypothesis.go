@@ -33,7 +33,7 @@ func measureOf(n conf.Node, allowed ...Measure) (string, Measure) {
 
 // forms are the fields by which an assertion says what it looks at.
 func forms() []string {
-	return []string{"sli", "ratio", "amplification", "retries", "breaker", "flaps", "alert", "config"}
+	return []string{"sli", "ratio", "amplification", "retries", "breaker", "flaps", "alert", "config", "probe"}
 }
 
 func assertions(n conf.Node, phase string, ids map[string]bool) []Assertion {
@@ -50,6 +50,8 @@ func assertions(n conf.Node, phase string, ids map[string]bool) []Assertion {
 		switch form {
 		case "breaker", "alert", "config":
 			happens(&a, m, form, phase)
+		case "probe":
+			probed(&a, m, phase)
 		case "":
 		default:
 			measured(&a, m, form, phase)

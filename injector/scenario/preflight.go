@@ -36,6 +36,7 @@ const (
 	Young       = "no_baseline"  // not measured for long enough
 	NoOwner     = "no_owner"     // nobody answers for the target
 	NoRoute     = "no_alert_way" // no alert of the target leads to anybody
+	ProbeBarred = "probe_barred" // a host that may not be asked
 )
 
 // refusals are the codes that an author may accept.

@@ -117,6 +117,7 @@ const (
 	Flaps         Measure = "flaps"         // how often a breaker opened
 	Alert         Measure = "alert"         // Event
 	Config        Measure = "config"        // Event
+	Probed        Measure = "probe"         // Probe
 )
 
 // Quantile is the share of a latency measure, in thousandths; 0: it is none.
@@ -181,6 +182,7 @@ type Assertion struct {
 	Part, Whole string // of a Ratio: degraded, failed, injected ... over requests, attempts
 	While       string // "" or a service: only while its breaker is open
 	Event       string // of a breaker, an alert or the configuration
+	Probe       *Probe // of an address; nil: none is asked
 	Cohort      Cohort // "": all of the service
 	// Against compares a share with that of the baseline or of the control cohort:
 	// it may be worse by less than Limit, and that has to be beyond doubt.

@@ -22,6 +22,7 @@ const (
 	AlertSilent   = "alert_silent"    // nobody was told
 	AlertWrong    = "alert_wrong"     // somebody was woken for nothing
 	ConfigMoved   = "config_moved"    // the configuration changed meanwhile
+	ProbeFailed   = "probe_failed"    // an address that was asked did not answer as it should
 )
 
 // Weakness names what it shows where the expectation a of s is broken, and says
@@ -55,6 +56,8 @@ func (s Scenario) Weakness(phase string, a Assertion) (code, right string) {
 			return AlertWrong, "keep the guard of the objective on, and narrow what the alert is about"
 		}
 		return AlertSilent, "see the burn rules of the objective, and whether an AlertRoute leads to anybody"
+	case Probed:
+		return ProbeFailed, "look at what this address needs of " + s.Target.Service + ", and let it do without"
 	case Config:
 		return ConfigMoved, "drill again while nothing is released"
 	case P50, P90, P95, P99:
