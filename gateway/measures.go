@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"breakwater/gateway/config"
 	"breakwater/gateway/plan"
 	"breakwater/gateway/policy/limiter"
 	"breakwater/gateway/policy/shed"
@@ -158,12 +157,7 @@ func (m *measures) limit(s *snapshot, changes map[string][]plan.Measure, now tim
 		if own == nil {
 			continue
 		}
-		want, wanted := limiter.Change{}, false
-		for _, x := range changes[c.route.Service] {
-			if next := changeOf(x); !wanted || stricter(next, want) {
-				want, wanted = next, true
-			}
-		}
+		want, wanted := strictestOf(changes[c.route.Service])
 		if !own.Changed(want) {
 			continue
 		}
@@ -178,6 +172,17 @@ func (m *measures) limit(s *snapshot, changes map[string][]plan.Measure, now tim
 			delete(m.changes, name) // the route is gone, and its limiter
 		}
 	}
+	m.limitQuotas(s, changes, now)
+}
+
+// strictestOf is what the measures of a service make of its rates; false: nothing.
+func strictestOf(all []plan.Measure) (want limiter.Change, wanted bool) {
+	for _, x := range all {
+		if next := changeOf(x); !wanted || stricter(next, want) {
+			want, wanted = next, true
+		}
+	}
+	return want, wanted
 }
 
 func changeOf(x plan.Measure) limiter.Change {
@@ -246,60 +251,4 @@ func (m *measures) active(now time.Time) map[activeMeasure]bool {
 		}
 	}
 	return out
-}
-
-type measureStats struct {
-	plan.Measure
-	LeftMS int64 `json:"left_ms"`
-	// Refused says why it is not obeyed.
-	Refused string `json:"refused,omitempty"`
-	// Routes are those whose rate it changes, with what rules now.
-	Routes []changedRate `json:"routes,omitempty"`
-	// Unlimited are routes of the service that have no rate to change.
-	Unlimited []string `json:"routes_without_rate,omitempty"`
-}
-
-type changedRate struct {
-	Route   string `json:"route"`
-	EveryUS int64  `json:"one_every_us"`
-	Burst   int64  `json:"burst"`
-	Own     string `json:"configured"`
-}
-
-func (m *measures) stats(now time.Time) []measureStats {
-	s := m.g.now.Load()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := []measureStats{}
-	for _, h := range m.held {
-		left := h.Until.Sub(now)
-		if left <= 0 {
-			continue
-		}
-		x := measureStats{Measure: h.Measure, LeftMS: left.Milliseconds(), Refused: faulty(h.Measure)}
-		if s != nil && !m.here(h.Measure, s) {
-			x.Refused = "it is for environment " + h.Env
-		}
-		if s != nil && h.Kind == plan.Limit && x.Refused == "" {
-			for _, c := range s.routes {
-				if c.route.Service == h.Service {
-					m.rate(&x, c.route)
-				}
-			}
-		}
-		out = append(out, x)
-	}
-	return out
-}
-
-func (m *measures) rate(x *measureStats, r config.Route) {
-	m.g.policies.mu.Lock()
-	own := m.g.policies.limiters[r.Name]
-	m.g.policies.mu.Unlock()
-	if own == nil || r.Limit.Rate.Tokens == 0 {
-		x.Unlimited = append(x.Unlimited, r.Name)
-		return
-	}
-	each, burst := own.Now()
-	x.Routes = append(x.Routes, changedRate{r.Name, each.Microseconds(), burst, fmt.Sprintf("%d per %s", r.Limit.Rate.Tokens, r.Limit.Rate.Per)})
 }
