@@ -16,6 +16,7 @@ import (
 // pages gives a config what the newer pages read.
 func (h *house) pages(cfg *Config) {
 	cfg.Situations = &now.Desk{Ledger: h, Source: h, Clock: func() time.Time { return h.now }}
+	cfg.Scenarios, cfg.Setup = shelf{h}, shelf{h}
 	cfg.Alerts, cfg.Promises, cfg.Traffic, cfg.Bell = h, h, h, h
 }
 

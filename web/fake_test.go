@@ -38,6 +38,10 @@ type house struct {
 	halt      injector.Halt
 	mayLift   bool
 	broken    error // of every read and write that needs the database
+	gateways  []injector.Gateway
+	counted   []string // services that gateways count although nothing is promised
+	closed    string   // why no document can be written
+	evil      string   // markup in documents
 }
 
 func (h *house) Statuses() []slo.Status          { return h.statuses }
@@ -304,6 +308,7 @@ func hostile(now time.Time) *house {
 	h.events[0].Text, h.events[0].Actor = evil, evil
 	h.halt = injector.Halt{At: now.Add(-50 * time.Hour), Actor: evil}
 	h.schedules[0].Title, h.schedules[0].Cron, h.schedules[0].Zone = evil, evil, evil
+	h.evil = evil
 	h.recent[0].Route, h.recent[0].Caller, h.recent[0].RequestID, h.recent[0].Experiment = evil, evil, evil, evil
 	return h
 }

@@ -58,7 +58,11 @@ func (h *house) Refusals(context.Context, time.Time, time.Time) ([]traffic.Refus
 
 func (h *house) RetryRoutes(context.Context, time.Time, time.Time) ([]traffic.Route, error) {
 	if len(h.statuses) == 0 {
-		return nil, h.broken
+		var out []traffic.Route
+		for i, service := range h.counted {
+			out = append(out, traffic.Route{Service: service, Env: "production", Route: "all", Tally: slo.Tally{Good: 48_198 - int64(i)*40_000, Bad: 12}})
+		}
+		return out, h.broken
 	}
 	row := func(service, route, upstream string, asked, first, bad, retries int64) traffic.Route {
 		return traffic.Route{Service: service, Env: "production", Route: route, Upstream: upstream, Tally: slo.Tally{Good: asked - bad, Bad: bad, FirstTryBad: first, Exchanges: asked, Attempts: asked + retries, Retried: retries, Recovered: first - bad}}

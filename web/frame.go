@@ -41,6 +41,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "SLOs", Href: "/slos", Icon: "slo", Head: "Reliability"},
 		{Name: "Alerts", Href: "/alerts", Icon: "bell"},
 		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
+		{Name: "Scenarios", Href: "/scenarios", Icon: "list"},
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
 		{Name: "Breakers", Href: "/breakers", Icon: "breaker", Head: "Traffic"},
@@ -187,7 +188,7 @@ func with(r *http.Request, key, value string) string {
 		q.Set(key, value)
 	}
 	for k := range q {
-		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env", "target", "window"}, k) {
+		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env", "target", "window", "kind"}, k) {
 			q.Del(k)
 		}
 	}

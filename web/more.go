@@ -27,12 +27,16 @@ func (s *Server) moreRoutes(r chi.Router) {
 	r.Post("/silences/{id}/end", s.endSilence)
 	r.Get("/slos", s.slos)
 	r.Get("/slos/{id}", s.slo)
+	s.drillRoutes(r)
 }
 
 // whole fills what may be left out, and refuses what may not.
 func (c *Config) whole() error {
 	if c.Situations == nil || c.Alerts == nil || c.Promises == nil || c.Traffic == nil || c.Bell == nil {
 		return errors.New("web needs situations, alerts with what takes care of them, promises and traffic")
+	}
+	if c.Scenarios == nil || c.Setup == nil {
+		return errors.New("web needs scenarios and what sets an installation up")
 	}
 	if c.Covers == nil {
 		c.Covers = func(*http.Request, string) bool { return true }

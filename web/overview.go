@@ -17,6 +17,7 @@ type overviewView struct {
 	Views              []Link
 	Clear              string
 	Table              bool
+	Setup              *SetupOffer
 }
 
 // Tile counts the services in one state and filters by it.
@@ -115,7 +116,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		{Name: "Table", Href: with(r, "view", "table"), Here: o.Table},
 		{Name: "Wall", Href: with(r, "tv", "1")},
 	}
-	o.Today = s.today(v)
+	o.Today, o.Setup = s.today(v), s.setupOffer(v)
 	s.show(w, v, http.StatusOK, "overview", Page{Title: "Overview", Crumbs: []Link{{Name: "Overview"}}}, o)
 }
 

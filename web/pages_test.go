@@ -29,6 +29,7 @@ var everyPage = map[string]string{
 	"overview": "/", "table": "/?view=table", "wall": "/?tv=1", "service": "/services/order", "frozen": "/services/coupon", "silent": "/services/invoice-export",
 	"gamedays": "/gamedays", "runs": "/runs", "run": "/runs/r-1287", "ended": "/runs/r-1251", "gate": "/gate", "now": "/now", "slos": "/slos", "slo": "/slos/order-availability", "slo-frozen": "/slos/coupon-availability?r=30d", "slo-silent": "/slos/invoice-export-availability", "slo-whatif": "/slos/order-availability?target=99.9&window=28d",
 	"find": "/find?q=coupon", "alerts": "/alerts", "alerts-all": "/alerts?view=all", "alerts-notes": "/alerts?view=notes", "alerts-silences": "/alerts?view=silences", "alert": "/alerts/i-207", "breakers": "/breakers", "retries": "/retries", "retries-one": "/retries?service=cart&r=6h", "now-fine": "/now?service=payment", "now-silent": "/now?service=invoice-export", "menu": "/menu", "missing": "/services/nobody",
+	"scenarios": "/scenarios", "scenario": "/scenarios/points-slow", "editor": "/experiments/new?from=points-slow", "setup": "/setup",
 }
 
 // hashes change with every edit of a style; the pages do not.
@@ -124,7 +125,7 @@ func TestNoPageHasAnythingInline(t *testing.T) {
 
 func TestStoredMarkupIsEscaped(t *testing.T) {
 	h := hostile(noon).server(t).Handler()
-	for _, path := range []string{"/", "/?view=table", "/now", "/slos", "/breakers", "/retries", "/alerts", "/alerts?view=all", "/gamedays", "/runs", "/runs/r-1287", "/gate", "/services/points",
+	for _, path := range []string{"/", "/scenarios", "/scenarios/points-slow", "/experiments/new?from=points-slow", "/setup", "/setup?service=%3Cscript%3Ealert(1)%3C/script%3E&zone=%3Cimg%20src=x%3E", "/?view=table", "/now", "/slos", "/breakers", "/retries", "/alerts", "/alerts?view=all", "/gamedays", "/runs", "/runs/r-1287", "/gate", "/services/points",
 		"/services/%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg%20src=x%20onerror=alert(2)%3E", "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "/%3Cscript%3Ealert(1)%3C/script%3E"} {
 		_, _, body := get(t, h, path)
 		if strings.Contains(body, "<script>alert") || strings.Contains(body, "<img src=x") {

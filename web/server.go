@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"breakwater/injector/scenario"
 	"breakwater/slo"
 )
 
@@ -21,6 +22,8 @@ type Server struct {
 	// What takes long to look back at.
 	portions memo[[]slo.Portion]
 	replays  memo[slo.Backtest]
+	drills   memo[scenario.Scenario]
+	watched  setupWatch
 }
 
 // New parses the templates and reads the assets; it fails only on a mistake in
@@ -62,7 +65,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{cfg: cfg, assets: a, pages: p, hub: newHub(),
-		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100}}, nil
+		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100},
+		drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}}, nil
 }
 
 // Handler serves every page, the assets under /static/ and the stream.

@@ -205,6 +205,7 @@ func (s *Server) Tick(ctx context.Context) {
 	since, away := s.cfg.Ledger.DatabaseAway()
 	ledger := fingerprint(s.cfg.Ledger.Statuses(), since, away)
 	topics := s.hub.news(topicLedger, ledger)
+	topics = append(topics, s.setupNews(ctx)...)
 	// With the database away there is nothing new to read from it.
 	runs, err := s.cfg.Drills.Runs(ctx, 50)
 	halt, errHalt := s.cfg.Drills.Halted(ctx)

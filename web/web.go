@@ -65,6 +65,8 @@ type Config struct {
 	Bell       Bell
 	Promises   Promises
 	Traffic    Traffic
+	Scenarios  Scenarios
+	Setup      Setup
 	Env        string         // shown before the page name; "" is "default"
 	Zone       *time.Location // of the times on pages; nil is UTC
 	// Now is the clock of the pages; nil is time.Now.
