@@ -45,8 +45,8 @@ func (a API) List(w http.ResponseWriter, r *http.Request) {
 		auth.Problem(w, http.StatusBadRequest, "query", err.Error())
 		return
 	}
-	q, ok := Scope(q, auth.From(r.Context()))
-	if !ok {
+	who := auth.From(r.Context())
+	if q = Scope(q, who.Services); q.Service != "" && !who.Covers(q.Service) {
 		auth.Problem(w, http.StatusForbidden, "scope", "your token does not cover this service: name one that it covers")
 		return
 	}
@@ -83,13 +83,13 @@ func (a API) Show(w http.ResponseWriter, r *http.Request, id string) {
 	auth.Problem(w, http.StatusNotFound, "not_found", "no event of this id is kept: plain successes leave none, and others are kept for 7 days")
 }
 
-// Scope holds a query to the services of who asks; who may see some of them and names
-// none is shown the first. false: the service is none of theirs.
-func Scope(q Query, who auth.Principal) (Query, bool) {
-	if q.Service == "" && len(who.Services) > 0 {
-		q.Service = who.Services[0]
+// Scope holds a query to the services of who asks: who may see some of them and names
+// none is shown the first. Whether a service that is named is theirs is to be asked then.
+func Scope(q Query, services []string) Query {
+	if q.Service == "" && len(services) > 0 {
+		q.Service = services[0]
 	}
-	return q, q.Service == "" || who.Covers(q.Service)
+	return q
 }
 
 func (a API) away(w http.ResponseWriter, r *http.Request, err error) {

@@ -62,7 +62,7 @@ type Counted struct {
 const (
 	MaxRows = 200
 	Rows    = 50
-	Reach   = 10_000             // rows that one search looks through
+	Reach   = 5_000              // rows that one search looks through
 	Kept    = 7 * 24 * time.Hour // how long rows are kept
 	Addable = 6 * time.Hour      // ranges up to this are counted
 	maxText = 1024               // a mark holds two names that are escaped
