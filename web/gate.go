@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 )
 
@@ -22,23 +23,79 @@ type VerdictRow struct {
 
 // Freeze is one service that may not ship, with the way out.
 type Freeze struct {
-	Name, Href, In, Thaw, Why, Since, Spent string
+	Name, Href, In, Thaw, Why, Since, Spent, Passes string
 }
 
 type gateView struct {
-	Sub, Trouble string
-	Rows         []VerdictRow
-	Freezes      []Freeze // the first few; the table has them all
-	MoreFrozen   string
-	Passes       string
-	More         Link
+	Sub, Trouble, Said string
+	Tabs               []Link
+	Tab                string
+	Take               map[string]Take
+	Rows               []VerdictRow
+	Freezes            []Freeze // the first few; the table has them all
+	MoreFrozen         string
+	More               Link
+	Protect            ProtectPart
+	Past               PastPart
+	Log                LogPart
+	Glass              GlassPart
+	Policy             PolicyPart
 }
+
+// gateTabs are the parts of the page; what each shows is read only where it is shown.
+var gateTabs = [...]struct{ key, name, title string }{
+	{"", "Verdicts", "Gate and freeze"}, {"decisions", "Decisions", "Decisions of the gate"}, {"overrides", "Break glass", "Break glass"}, {"policy", "Try a policy", "Try a policy"}}
 
 func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
-	var o gateView
+	q := r.URL.Query()
+	o := gateView{Take: map[string]Take{}}
+	o.Said = map[string]string{"asked": "The override is asked for; somebody else must grant it.", "granted": "The override is granted.", "revoked": "The override is revoked."}[q.Get("said")]
+	for _, table := range []string{"verdicts", "measures", "freezes", "decisions", "overrides"} {
+		o.Take[table] = take(r, table)
+	}
+	view := q.Get("view")
+	if table := q.Get("table"); q.Get("format") != "" && (table == "decisions" || table == "overrides") {
+		view = table
+	}
+	title := ""
+	for _, t := range gateTabs {
+		href := "/gate"
+		if t.key != "" {
+			href += "?view=" + t.key
+		}
+		if t.key == view {
+			o.Tab, title = t.key, t.title
+		}
+		o.Tabs = append(o.Tabs, Link{Name: t.name, Href: href, Here: t.key == view})
+	}
+	if title == "" {
+		o.Tabs[0].Here, title = true, gateTabs[0].title
+	}
+	var sheets []sheet
+	switch o.Tab {
+	case "decisions":
+		sheets = s.gateLog(v, &o)
+	case "overrides":
+		sheets = s.breakGlass(v, &o)
+	case "policy":
+		s.tryPolicy(v, &o)
+	default:
+		sheets = s.verdicts(v, &o)
+	}
+	if len(sheets) > 0 && s.exported(w, v, sheets...) {
+		return
+	}
+	s.show(w, v, http.StatusOK, "gate", Page{Title: title, Topics: topicLedger, Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
+}
+
+// verdicts fills the first part: what may go out now, what protects, what was frozen.
+func (s *Server) verdicts(v view, o *gateView) []sheet {
+	r := v.r
 	frozen := 0
 	counts := map[string]int{}
+	out := sheet{name: "verdicts", columns: []string{"service", "env", "decision", "state", "reason_code", "remaining_ppm", "thaw_at", "reason"}}
+	policies := s.cfg.Releases.Policies()
 	all := r.URL.Query().Get("all") == "1" || len(v.services) <= 30
 	for i, svc := range v.services {
 		st := svc.worst()
@@ -52,9 +109,14 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 			d = gate.Decision{Decision: gate.Unclear}
 		}
 		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d, st), d.ReasonCode
-		if d.ThawAt != nil {
-			row.Thaw, row.ThawIn = v.day(*d.ThawAt), v.in(*d.ThawAt)
+		line := []field{txt(svc.Name), txt(st.Env), txt(string(d.Decision)), txt(string(d.State)), txt(d.ReasonCode), {}, {}, txt(strings.Join(d.Reasons, " "))}
+		if !st.Budget.NoData {
+			line[5] = num(st.Budget.RemainingPPM)
 		}
+		if d.ThawAt != nil {
+			row.Thaw, row.ThawIn, line[6] = v.day(*d.ThawAt), v.in(*d.ThawAt), instant(*d.ThawAt)
+		}
+		out.rows = append(out.rows, line)
 		counts[row.Mark.Text]++
 		if all || i < 25 {
 			o.Rows = append(o.Rows, row)
@@ -62,7 +124,9 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 		if st.Level == slo.Frozen {
 			frozen++
 			if len(o.Freezes) < 3 {
-				o.Freezes = append(o.Freezes, v.freeze(st))
+				f := v.freeze(st)
+				f.Passes = passes(freeze.For(policies, svc.Name, st.Env))
+				o.Freezes = append(o.Freezes, f)
 			}
 		}
 	}
@@ -72,11 +136,6 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	if n := len(v.services) - len(o.Rows); n > 0 {
 		o.More = Link{Name: "Show all " + slo.Count(int64(len(v.services))), Href: with(r, "all", "1"), Count: plural(n, "more service", "more services") + ", better off than these."}
 	}
-	var kinds []string
-	for _, p := range gate.DefaultPolicy().Passes {
-		kinds = append(kinds, spaced(string(p.Kind)))
-	}
-	o.Passes = strings.Join(kinds, ", ")
 	var parts []string
 	for _, word := range []string{"allow", "deny", "hold", "unknown"} {
 		if n := counts[word]; n > 0 {
@@ -87,7 +146,19 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	if len(parts) > 0 {
 		o.Sub = strings.Join(parts, ", ") + "."
 	}
-	s.show(w, v, http.StatusOK, "gate", Page{Title: "Gate and freeze", Topics: topicLedger, Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
+	return []sheet{out, s.protecting(v, &o.Protect), s.pastFreezes(v, &o.Past)}
+}
+
+// passes names the kinds that a policy lets through a freeze.
+func passes(p freeze.Policy) string {
+	var kinds []string
+	for _, x := range p.Passes {
+		kinds = append(kinds, spaced(string(x.Kind)))
+	}
+	if len(kinds) == 0 {
+		return "nothing, without an override"
+	}
+	return strings.Join(kinds, ", ") + ", if it is proven to be that"
 }
 
 // verdictText is the first reason, without the name of the objective that stands

@@ -27,13 +27,19 @@ func (s *Server) moreRoutes(r chi.Router) {
 	r.Post("/silences/{id}/end", s.endSilence)
 	r.Get("/slos", s.slos)
 	r.Get("/slos/{id}", s.slo)
+	r.Post("/gate/overrides", s.askOverride)
+	r.Post("/gate/overrides/{service}/{id}/grant", s.grantOverride)
+	r.Post("/gate/overrides/{service}/{id}/revoke", s.revokeOverride)
 	s.drillRoutes(r)
 }
 
 // whole fills what may be left out, and refuses what may not.
 func (c *Config) whole() error {
-	if c.Situations == nil || c.Alerts == nil || c.Promises == nil || c.Traffic == nil || c.Bell == nil {
-		return errors.New("web needs situations, alerts with what takes care of them, promises and traffic")
+	if c.Situations == nil || c.Alerts == nil || c.Promises == nil || c.Traffic == nil || c.Bell == nil || c.Releases == nil {
+		return errors.New("web needs situations, alerts with what takes care of them, promises, traffic and releases")
+	}
+	if c.MayGrant == nil {
+		c.MayGrant = func(*http.Request) bool { return false }
 	}
 	if c.Scenarios == nil || c.Setup == nil {
 		return errors.New("web needs scenarios and what sets an installation up")

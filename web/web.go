@@ -65,6 +65,7 @@ type Config struct {
 	Bell       Bell
 	Promises   Promises
 	Traffic    Traffic
+	Releases   Releases
 	Scenarios  Scenarios
 	Setup      Setup
 	Env        string         // shown before the page name; "" is "default"
@@ -79,6 +80,8 @@ type Config struct {
 	// MayLift reports whether who sent a request may lift a halt: anybody who reads
 	// may stop everything, but starting again takes more. nil: nobody may.
 	MayLift func(*http.Request) bool
+	// MayGrant reports whether who sent a request may grant an override; nil: nobody.
+	MayGrant func(*http.Request) bool
 	// PolicyFor is the freeze policy of a service; nil: the default one of all.
 	PolicyFor func(service, env string) slo.Policy
 	// Covers reports whether who sent a request may see a service; nil: all may be seen.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
 
 	"breakwater/internal/auth"
+	"breakwater/slo/gate"
 	"breakwater/slo/gate/dialect"
 )
 
@@ -59,7 +61,16 @@ func (c *control) newGitHub() (*dialect.GitHub, error) {
 		return nil, err
 	}
 	cfg := dialect.GitHubConfig{Gate: c.gate, Shelf: c.store, Seen: c.store, App: app, Secret: secret, Checks: env("GITHUB_CHECKS", ""), Log: c.log,
-		Ran: func(service, env, sha string) bool { return c.releases.book.Known().Ran(service, env, sha) }}
+		Ran:     func(service, env, sha string) bool { return c.releases.book.Known().Ran(service, env, sha) },
+		Running: func(service, env string) string { return c.releases.book.Known().Running(service, env) }}
+	if cfg.Labels, err = labelKinds(env("GITHUB_LABELS", "")); err != nil {
+		return nil, fmt.Errorf("BREAKWATER_GITHUB_LABELS: %w", err)
+	}
+	for login := range strings.SplitSeq(env("GITHUB_LABEL_OWNERS", ""), ",") {
+		if login = strings.TrimSpace(login); login != "" {
+			cfg.Owners = append(cfg.Owners, login)
+		}
+	}
 	for name, into := range map[string]*map[string]string{"GITHUB_SERVICES": &cfg.Services, "GITHUB_ENVIRONMENTS": &cfg.Envs} {
 		if *into, err = pairs(env(name, "")); err != nil {
 			return nil, fmt.Errorf("BREAKWATER_%s: %w", name, err)
@@ -73,6 +84,19 @@ func (c *control) newGitHub() (*dialect.GitHub, error) {
 		return nil, fmt.Errorf("BREAKWATER_GITHUB_ON_DENY: must be wait or reject, got %q", on)
 	}
 	return dialect.NewGitHub(cfg), nil
+}
+
+// labelKinds reads label=kind,...
+func labelKinds(text string) (map[string]gate.Kind, error) {
+	all, err := pairs(text)
+	out := map[string]gate.Kind{}
+	for label, kind := range all {
+		if !slices.Contains(gate.Kinds(), gate.Kind(kind)) {
+			return nil, fmt.Errorf("must be one of %s, got %q", kindNames(), kind)
+		}
+		out[strings.ToLower(label)] = gate.Kind(kind)
+	}
+	return out, err
 }
 
 // pairs reads a=b,c=d.

@@ -76,7 +76,7 @@ func freezeLs(io streams) *cobra.Command {
 				}
 				rows = append(rows, []string{f.Service, dash(f.Env), state, shortTime(thaw), dash(f.Policy), passNames(f.Passes)})
 				for _, o := range f.Overrides {
-					overrides = append(overrides, []string{o.ID, o.Service, short(o.Ref), overrideState(o), fmt.Sprintf("%d/%d", o.Used, o.MaxUses), shortTime(o.ExpiresAt), o.AskedBy, dash(o.GrantedBy), o.Ticket})
+					overrides = append(overrides, []string{o.ID, o.Service, short(o.Ref), o.State(time.Now()), fmt.Sprintf("%d/%d", o.Used, o.MaxUses), shortTime(o.ExpiresAt), o.AskedBy, dash(o.GrantedBy), o.Ticket})
 				}
 			}
 			if err := table(io.out, []string{"SERVICE", "ENV", "STATE", "THAWS", "POLICY", "MAY PASS"}, rows); err != nil {
@@ -111,15 +111,6 @@ func short(ref string) string {
 		return ref[:17] + "..."
 	}
 	return ref
-}
-
-func overrideState(o freeze.Override) string {
-	err := o.Covers(o.Ref, time.Now())
-	why, _ := err.(*freeze.Refusal)
-	if why == nil {
-		return "granted"
-	}
-	return strings.ReplaceAll(strings.TrimPrefix(why.Code, "override_"), "_", " ")
 }
 
 func freezeOn(io streams) *cobra.Command {

@@ -57,6 +57,7 @@ func (c *control) freezeRoutes(r chi.Router) {
 	r.With(asks).Get("/gate/key", desk.PublicKey)
 	r.With(asks).Get("/freezes", desk.List)
 	r.With(asks).Get("/measures", desk.Measures(c.store))
+	c.gateLogRoutes(r, asks, desk)
 	r.With(changes).Post("/freezes/{service}", desk.On)
 	r.With(changes).Delete("/freezes/{service}", desk.Off)
 	r.With(changes).Post("/freezes/{service}/override", desk.Ask)

@@ -15,13 +15,16 @@ func newGate(io streams) *cobra.Command {
 	var kind, ref, output, onUnknown, incident, attestation string
 	var memory gateMemory
 	var wait time.Duration
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "gate SERVICE",
 		Short: "ask whether a release of a service may go out now",
 		Long: "Asks the release gate. Exit code 0: allow, 1: deny, 2: no such kind or flag, 3: hold,\n" +
 			"4: unknown (no data, no such service, token not accepted, control unreachable) unless\n" +
 			"--on-unknown settles it, which is then said. While control is away, its last signed answer\n" +
-			"to the very same question stands in for as long as that answer says, 15 minutes by default.",
+			"to the very same question stands in for as long as that answer says, 15 minutes by default.\n" +
+			"With --dry-run the answer and the exit code are the same, but control keeps no decision and\n" +
+			"no override is used.",
 		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"\n" +
 			"  breakwater gate order --env prod --ref \"$GIT_SHA\" --wait 30m",
 		Args: cobra.ExactArgs(1),
@@ -35,7 +38,7 @@ func newGate(io streams) *cobra.Command {
 			if err := set.checkControl(); err != nil {
 				return err
 			}
-			r := gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref, Incident: incident, Attestation: attestation}
+			r := gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref, Incident: incident, Attestation: attestation, DryRun: dryRun}
 			if wait < 0 {
 				return exit(exitUsage, fmt.Errorf("--wait: must be a duration such as 30m, got %s", wait))
 			}
@@ -84,6 +87,7 @@ func newGate(io streams) *cobra.Command {
 	f.StringVar(&attestation, "attestation", "", "what breakwater freeze attest printed for this change")
 	memory.flags(f)
 	f.DurationVar(&wait, "wait", 0, "ask again until the answer is allow, for so long at most; then the last answer holds")
+	f.BoolVar(&dryRun, "dry-run", false, "only ask: no decision is kept, no override is used; the exit code is as without it")
 	f.StringVar(&onUnknown, "on-unknown", "", "settle an unknown answer: allow or deny")
 	return cmd
 }

@@ -16,6 +16,8 @@ func (c *control) looking(cfg web.Config) web.Config {
 	cfg.Scenarios = pageScenarios{c.store, c.engine.Desk(), c.engine.API()}
 	cfg.Setup = &setupDesk{c: c}
 	cfg.PolicyFor = func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }
+	cfg.Releases = c.pageReleases()
+	cfg.MayGrant = func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Approver) }
 	cfg.Covers = func(r *http.Request, service string) bool { return auth.From(r.Context()).Covers(service) }
 	return cfg
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/retrylog"
 	"breakwater/slo/freeze"
 )
 
@@ -137,6 +139,38 @@ func measuresOf(rows pgx.Rows) ([]freeze.Measure, error) {
 		if out[i], err = r.value(); err != nil {
 			return nil, fmt.Errorf("measures: %w", err)
 		}
+	}
+	return out, nil
+}
+
+// What gateways did about measures, as far back as a measure can last.
+const measureTurnsSQL = `
+select at, gateway, env, service, coalesce(body #>> '{transition,from}', '') as from_state,
+    coalesce(body #>> '{transition,to}', '') as to_state, coalesce(body #>> '{transition,reason}', '') as reason
+from event where kind = 'transition' and at >= @since and body #>> '{transition,policy}' = 'measure'
+order by at desc limit 5000`
+
+type measureTurnRow struct {
+	At                    time.Time
+	Gateway, Env, Service string
+	FromState             string `db:"from_state"`
+	ToState               string `db:"to_state"`
+	Reason                string
+}
+
+// MeasureTurns lists what gateways told of measures since an instant, ascending.
+func (s *Store) MeasureTurns(ctx context.Context, since time.Time) ([]retrylog.Transition, error) {
+	rows, err := s.db.Query(ctx, measureTurnsSQL, pgx.StrictNamedArgs{"since": since})
+	if err != nil {
+		return nil, fmt.Errorf("measures of gateways: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[measureTurnRow])
+	if err != nil {
+		return nil, fmt.Errorf("measures of gateways: %w", err)
+	}
+	out := make([]retrylog.Transition, 0, len(found))
+	for _, r := range slices.Backward(found) {
+		out = append(out, retrylog.Transition{At: r.At.UTC(), Gateway: r.Gateway, Env: r.Env, Policy: "measure", Service: r.Service, From: r.FromState, To: r.ToState, Reason: r.Reason})
 	}
 	return out, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"breakwater/internal/pgtest"
 	"breakwater/slo"
-	"breakwater/slo/gate"
 )
 
 // Segments of hours and minutes equal the direct sum, for windows of any length at
@@ -304,20 +303,5 @@ func TestObjectiveNeverSeen(t *testing.T) {
 	}
 	if got := e.Statuses(); len(got) != 1 || got[0].Level != slo.Unknown || !got[0].Budget.NoData {
 		t.Errorf("a service without any request is %+v", got)
-	}
-}
-
-func TestDecisionsAreKept(t *testing.T) {
-	s := New(pgtest.Pool(t))
-	at := sloNoon.Add(123 * time.Microsecond)
-	r := gate.Record{Request: gate.Request{Service: "order", Env: "prod", Kind: gate.Rollback, Ref: "abc"}, At: at}
-	r.Decision = gate.Decide(r.Request, nil, gate.DefaultPolicy(), at)
-	r.Decision.DecisionID = "d-1"
-	if err := s.SaveDecision(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	got, err := s.Decisions(t.Context(), "", 10)
-	if err != nil || len(got) != 1 || got[0].Request != r.Request || got[0].Decision.ReasonCode != "unknown_service" || !got[0].At.Equal(at) {
-		t.Errorf("kept %+v, %v", got, err)
 	}
 }

@@ -188,6 +188,17 @@ func (k Known) Ran(service, env, ref string) bool {
 	return ran && ref != "" && newest.Ref != ref
 }
 
+// Running is what was deployed last of service in env; "": no deploy was marked.
+func (k Known) Running(service, env string) string {
+	var newest slo.Cause
+	for _, c := range k.Causes {
+		if c.Kind == slo.ByDeploy && c.Service == service && (env == "" || c.Env == "" || c.Env == env) && (newest.Ref == "" || !c.From.Before(newest.From)) {
+			newest = c
+		}
+	}
+	return newest.Ref
+}
+
 // linger is how long after its end an incident still proves a repair.
 const linger = 24 * time.Hour
 

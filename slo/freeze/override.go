@@ -134,6 +134,19 @@ func (o Override) Covers(ref string, now time.Time) error {
 	return nil
 }
 
+// State says how o stands at now, in words: granted, pending, never granted, expired,
+// revoked, used up.
+func (o Override) State(now time.Time) string {
+	if o.GrantedAt == nil && o.RevokedAt == nil && !now.Before(o.ExpiresAt) {
+		return "never granted"
+	}
+	why, _ := o.Covers(o.Ref, now).(*Refusal)
+	if why == nil {
+		return "granted"
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(why.Code, "override_"), "_", " ")
+}
+
 // holds reports whether o is about service in env.
 func (o Override) holds(service, env string) bool {
 	return o.Service == service && (o.Env == "" || env == o.Env)

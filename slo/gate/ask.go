@@ -40,6 +40,9 @@ func Ask(ctx context.Context, base, token string, r Request) (Decision, error) {
 			q.Set(name, value)
 		}
 	}
+	if r.DryRun {
+		q.Set("dry_run", "true")
+	}
 	u.RawQuery = q.Encode()
 	return put(ctx, http.MethodGet, u.String(), token, nil)
 }

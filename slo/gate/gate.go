@@ -56,6 +56,8 @@ type Request struct {
 	// Once names the change where it may be asked about again and again: asked
 	// twice, it uses an override once.
 	Once string
+	// DryRun asks without any effect: nothing is kept, no override is used.
+	DryRun bool
 }
 
 // Policy is how states become answers.
@@ -94,6 +96,8 @@ type Decision struct {
 	Would    Verdict `json:"would,omitempty"`
 	Policy   string  `json:"policy"`
 	Revision string  `json:"policy_revision"`
+	// DryRun: it was asked without any effect, so there is no id and no signature.
+	DryRun bool `json:"dry_run,omitempty"`
 	// RestsOn are the integers it was decided on; null: there were none.
 	RestsOn   *freeze.Snapshot  `json:"rests_on"`
 	Signature *freeze.Signature `json:"signature"` // null: not signed
@@ -106,6 +110,7 @@ type Record struct {
 	Request  Request
 	Decision Decision
 	At       time.Time
+	By       string // who asked
 }
 
 // Facts are what a decision rests on beside the question.

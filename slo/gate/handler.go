@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -69,8 +68,12 @@ func New(cfg Config) *Gate {
 const patience = 500 * time.Millisecond
 
 // Answer decides r, signs the decision and keeps it. Where it could not be kept
-// it has no id, since an id that nobody can look up is worse than none.
+// it has no id, since an id that nobody can look up is worse than none. Of a dry run
+// nothing is kept.
 func (g *Gate) Answer(ctx context.Context, r Request) Decision {
+	if r.DryRun {
+		return g.Look(r)
+	}
 	now := g.cfg.Now().UTC().Truncate(time.Microsecond)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -81,7 +84,7 @@ func (g *Gate) Answer(ctx context.Context, r Request) Decision {
 	}
 	d.DecisionID = id
 	d = g.sign(d)
-	if err := g.cfg.Keeper.SaveDecision(ctx, Record{Request: r, Decision: d, At: now}); err != nil {
+	if err := g.cfg.Keeper.SaveDecision(ctx, Record{Request: r, Decision: d, At: now, By: auth.From(ctx).Name}); err != nil {
 		g.cfg.Log.Warn("gate decision not kept", "service", r.Service, "env", r.Env, "decision", d.Decision, "err", err)
 		d.DecisionID = ""
 		d = g.sign(d)
@@ -94,10 +97,20 @@ func (g *Gate) Answer(ctx context.Context, r Request) Decision {
 func (g *Gate) Look(r Request) Decision {
 	now := g.cfg.Now().UTC().Truncate(time.Microsecond)
 	if g.cfg.Book == nil {
-		return Decide(r, g.cfg.Source.Statuses(), g.cfg.Policy, now)
+		return tried(r, Decide(r, g.cfg.Source.Statuses(), g.cfg.Policy, now))
 	}
 	r, note := g.attested(r, now)
-	return noted(Judge(r, Facts{Statuses: g.cfg.Source.Statuses(), Known: g.cfg.Book.Known()}, now), note)
+	return tried(r, noted(Judge(r, Facts{Statuses: g.cfg.Source.Statuses(), Known: g.cfg.Book.Known()}, now), note))
+}
+
+// tried has the answer to a dry run say that it was one. It names no override as used.
+func tried(r Request, d Decision) Decision {
+	if !r.DryRun {
+		return d
+	}
+	d.DryRun, d.Override = true, nil
+	d.Reasons = append(d.Reasons, "This was a dry run: nothing was recorded, and no override was used.")
+	return d
 }
 
 // attested looks at the attestation of r; the note says why it proves nothing.
@@ -186,15 +199,7 @@ func (g *Gate) Handler() http.Handler {
 			auth.Problem(w, http.StatusForbidden, "out_of_scope", fmt.Sprintf("this token does not speak for service %q", q.Service))
 			return
 		}
-		body, err := json.Marshal(g.Answer(r.Context(), q))
-		if err != nil {
-			auth.Problem(w, http.StatusInternalServerError, "internal", err.Error())
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		// A cached allow is an allow from missing data.
-		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(append(body, '\n')) // the client may have gone
+		answer(w, g.Answer(r.Context(), q))
 	})
 }
 

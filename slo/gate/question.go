@@ -15,14 +15,18 @@ const longest = 256
 func Question(v url.Values) (Request, error) {
 	for name, values := range v {
 		switch {
-		case !slices.Contains([]string{"service", "env", "kind", "ref", "incident", "attestation", "once"}, name):
-			return Request{}, fmt.Errorf("%.40q is no parameter; there are service, env, kind, ref, incident, attestation and once", name)
+		case !slices.Contains([]string{"service", "env", "kind", "ref", "incident", "attestation", "once", "dry_run"}, name):
+			return Request{}, fmt.Errorf("%.40q is no parameter; there are service, env, kind, ref, incident, attestation, once and dry_run", name)
 		case len(values) > 1:
 			return Request{}, fmt.Errorf("%s: must be given once, got it %d times", name, len(values))
 		}
 	}
+	dry := v.Get("dry_run")
+	if dry != "" && dry != "true" && dry != "false" {
+		return Request{}, fmt.Errorf("dry_run: must be true or false, got %.40q", dry)
+	}
 	return Request{Service: v.Get("service"), Env: v.Get("env"), Kind: Kind(v.Get("kind")), Ref: v.Get("ref"),
-		Incident: v.Get("incident"), Attestation: v.Get("attestation"), Once: v.Get("once")}.Check()
+		Incident: v.Get("incident"), Attestation: v.Get("attestation"), Once: v.Get("once"), DryRun: dry == "true"}.Check()
 }
 
 // Check completes r, or says why it is no question.

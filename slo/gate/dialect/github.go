@@ -40,6 +40,12 @@ type Pending struct {
 	CheckID  int64     `json:"check_id,omitempty"`
 	Attempts int       `json:"attempts,omitempty"` // in a row that failed
 	Gone     int       `json:"gone,omitempty"`     // of these, those that say there is no such run
+
+	// What its labels prove, by what ran and when they were read.
+	Labelled   gate.Kind `json:"labelled,omitempty"`
+	LabelNote  string    `json:"label_note,omitempty"` // why they prove nothing
+	LabelsOver string    `json:"labels_over,omitempty"`
+	LabelsAt   time.Time `json:"labels_at,omitzero"`
 }
 
 // Shelf keeps what waits, over restarts and among replicas.
@@ -67,6 +73,12 @@ type GitHubConfig struct {
 	Services, Envs map[string]string
 	// Ran reports whether a commit ran before what runs now: then it is a rollback.
 	Ran func(service, env, sha string) bool
+	// Labels are the kinds that labels of pull requests stand for, and Owners the logins
+	// that may set them; empty: whoever maintains or administers the repository. Running
+	// is the commit that runs now; "": nobody knows. Without Labels none is looked at.
+	Labels  map[string]gate.Kind
+	Owners  []string
+	Running func(service, env string) string
 	// Checks, where set, is the environment that commits get a check run for.
 	Checks string
 	// Reject answers a no at once, instead of letting the run wait for the thaw.
@@ -88,6 +100,9 @@ func NewGitHub(cfg GitHubConfig) *GitHub {
 	}
 	if cfg.Ran == nil {
 		cfg.Ran = func(string, string, string) bool { return false }
+	}
+	if cfg.Running == nil {
+		cfg.Running = func(string, string) string { return "" }
 	}
 	return &GitHub{cfg}
 }

@@ -115,6 +115,8 @@ type hub struct {
 	refused int // reviews and reports that were one too many, or too long
 	list    string
 	again   []string
+	gets    map[string]string // what is read beside, by path; else it is not there
+	got     []string
 }
 
 func newHub(t *testing.T, key *rsa.PublicKey, now func() time.Time) *hub {
@@ -141,6 +143,15 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asApp := strings.HasPrefix(r.URL.Path, "/app/") || strings.HasSuffix(r.URL.Path, "/installation")
 	if asApp && !h.jwt(word) || !asApp && word != "ghs_token" {
 		say(401, `{"message":"Bad credentials"}`)
+		return
+	}
+	if r.Method == "GET" && !asApp {
+		h.got = append(h.got, r.URL.Path)
+		if text, ok := h.gets[r.URL.Path]; ok {
+			say(200, text)
+		} else {
+			say(404, `{"message":"Not Found"}`)
+		}
 		return
 	}
 	switch r.Method + " " + r.URL.Path {

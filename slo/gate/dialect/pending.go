@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 )
 
@@ -119,14 +120,26 @@ func (g *GitHub) decide(ctx context.Context, p *Pending, now time.Time) (outcome
 		return "", err
 	}
 	d := g.cfg.Gate.Look(q)
+	note := ""
+	if d.Decision != gate.Allow && q.Kind != gate.Rollback && len(g.cfg.Labels) > 0 {
+		// Labels are read only where they could matter. What they prove is for the policy
+		// to accept or not.
+		if note = g.readLabels(ctx, p, now); p.Labelled != "" {
+			q.Kind, q.Seen = p.Labelled, freeze.Label
+			d = g.cfg.Gate.Look(q)
+		}
+	}
 	word := string(d.Decision) + " " + d.ReasonCode
 	final := d.Decision == gate.Allow || d.Decision == gate.Deny && g.cfg.Reject && p.Kind == "deployment"
 	if !final && (word == p.Told || now.Sub(p.ToldAt) < reportEvery) {
 		return "", nil
 	}
 	// Only what is told is a decision that is kept, and uses an override.
-	d = g.cfg.Gate.Answer(ctx, q)
+	d = g.cfg.Gate.Answer(auth.With(ctx, auth.Principal{Name: "github", Role: auth.Pipeline}), q)
 	word = string(d.Decision) + " " + d.ReasonCode
+	if note != "" && d.Decision != gate.Allow {
+		d.Reasons = append(d.Reasons, "Labels: "+note+".")
+	}
 	if p.Kind == "check" {
 		return g.check(ctx, p, d, word, now)
 	}

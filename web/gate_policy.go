@@ -1,0 +1,186 @@
+package web
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"breakwater/internal/conf"
+	"breakwater/slo"
+	"breakwater/slo/freeze"
+)
+
+// PolicyPart is a policy that somebody tries out before it is in force.
+type PolicyPart struct {
+	Text     string
+	InForce  []Link
+	Asked    bool
+	Mistakes []PolicyMistake
+	Trouble  string
+	Answer   string
+	Rows     []TrialRow
+	Note     string
+}
+
+// PolicyMistake is what is wrong with the document, and where.
+type PolicyMistake struct{ Where, Text, Hint string }
+
+// TrialRow sets one objective under the policy in force beside it under the other.
+type TrialRow struct {
+	Name, Href, Service, Env                     string
+	IsFreezes, ThenFreezes, IsFrozen, ThenFrozen string
+	IsWorst, ThenWorst                           Chip
+}
+
+const (
+	// mostPolicy bounds a document in an address.
+	mostPolicy = 8 << 10
+	// mostTrials bounds how many objectives are replayed for one look.
+	mostTrials = 12
+	// trialBack is how far back.
+	trialBack = 30 * 24 * time.Hour
+)
+
+// tryPolicy shows the policy that is asked about, or one that is in force, and with
+// ?policy= what it would have made of the last 30 days. It changes nothing: policies
+// come from control's documents.
+func (s *Server) tryPolicy(v view, o *gateView) {
+	part, q := &o.Policy, v.r.URL.Query()
+	inForce := s.cfg.Releases.Policies()
+	for _, p := range inForce {
+		part.InForce = append(part.InForce, Link{Name: p.Name, Href: "/gate?view=policy&edit=" + p.Name, Here: p.Name == q.Get("edit")})
+	}
+	shown := freeze.Default()
+	if len(inForce) > 0 {
+		shown = inForce[0]
+	}
+	for _, p := range inForce {
+		if p.Name == q.Get("edit") {
+			shown = p
+		}
+	}
+	part.Text = shown.Document()
+	text := strings.ReplaceAll(q.Get("policy"), "\r\n", "\n")
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	part.Asked, part.Text = true, text
+	if len(text) > mostPolicy {
+		part.Trouble = "The document must be at most 8 KiB."
+		return
+	}
+	var log conf.Log
+	found := freeze.Parse([]conf.File{{Name: "policy", Data: []byte(text)}}, &log)
+	for _, m := range log.Errors() {
+		where := m.Path
+		if m.Line > 0 {
+			where = "line " + slo.Count(int64(m.Line)) + ", " + m.Path
+		}
+		part.Mistakes = append(part.Mistakes, PolicyMistake{strings.TrimSuffix(where, ", "), m.Text, m.HintText})
+	}
+	switch {
+	case len(part.Mistakes) > 0:
+		return
+	case len(found) != 1:
+		part.Trouble = "The document must be one FreezePolicy."
+		return
+	}
+	s.replayPolicy(v, part, inForce, found[0])
+}
+
+func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy, p freeze.Policy) {
+	// As it would be: beside the others, in place of the one that has its name.
+	then := append(slices.DeleteFunc(slices.Clone(inForce), func(x freeze.Policy) bool { return x.Name == p.Name }), p)
+	var trials []freeze.Trial
+	silent, unable, left, closer := 0, 0, 0, 0
+	for _, svc := range v.services {
+		for _, st := range svc.Statuses {
+			switch {
+			case !p.Rules(svc.Name, st.Env) || !s.cfg.Covers(v.r, svc.Name):
+				continue
+			case freeze.For(then, svc.Name, st.Env).Revision() != p.Revision():
+				closer++ // another policy names it more closely, and rules
+				continue
+			case st.Budget.NoData:
+				silent++
+				continue
+			case len(trials) == mostTrials:
+				left++
+				continue
+			}
+			from := v.now.Add(-trialBack)
+			is, err := s.replayUnder(v, st, freeze.For(inForce, svc.Name, st.Env), from)
+			var other slo.Backtest
+			if err == nil {
+				other, err = s.replayUnder(v, st, p, from)
+			}
+			switch {
+			case errors.Is(err, slo.ErrTerms):
+				unable++
+				continue
+			case err != nil:
+				part.Trouble = s.read(v.r.Context(), "The history", err)
+				return
+			}
+			trials = append(trials, freeze.Trial{Objective: st.Objective.ID, Service: svc.Name, Env: st.Env, Is: is, Then: other})
+			part.Rows = append(part.Rows, trialRow(st, is, other))
+		}
+	}
+	part.Note = trialNote(trials, silent, unable, left, closer)
+	if len(trials) == 0 {
+		part.Trouble = "There is nothing to replay: no objective with data is ruled by this policy. " + part.Note
+		part.Note = ""
+		return
+	}
+	n, m, was, would := freeze.Sum(trials)
+	part.Answer = "Last " + slo.Span(trialBack) + " this policy = " + plural(m, "freeze", "freezes") + ", " + slo.Span(would) + "; the one in force = " + plural(n, "freeze", "freezes") + ", " + slo.Span(was) + "."
+}
+
+func (s *Server) replayUnder(v view, st slo.Status, p freeze.Policy, from time.Time) (slo.Backtest, error) {
+	key := "policy\x00" + st.Objective.ID + "\x00" + st.Env + "\x00" + p.Revision() + "\x00" + slo.TargetPercent(st.Objective.TargetPPB) + "\x00" + st.Objective.Window.String()
+	b, _, err := s.replays.get(key, v.now, func() (slo.Backtest, error) {
+		return s.cfg.Promises.Backtest(v.r.Context(), st.Objective, p.Levels, st.Env, from, st.DataUntil)
+	})
+	return b, err
+}
+
+func trialRow(st slo.Status, is, then slo.Backtest) TrialRow {
+	worst := func(b slo.Backtest) Chip {
+		for _, l := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal} {
+			if b.Levels[l] > 0 {
+				return levelChip(l, false)
+			}
+		}
+		return levelChip(slo.Unknown, false)
+	}
+	frozen := func(b slo.Backtest) string {
+		if b.Levels[slo.Frozen] == 0 {
+			return "–"
+		}
+		return slo.Span(b.Levels[slo.Frozen])
+	}
+	return TrialRow{Name: st.Objective.ID, Href: sloHref(st), Service: st.Objective.Service, Env: st.Env, IsFreezes: slo.Count(int64(is.Freezes)), ThenFreezes: slo.Count(int64(then.Freezes)),
+		IsFrozen: frozen(is), ThenFrozen: frozen(then), IsWorst: worst(is), ThenWorst: worst(then)}
+}
+
+// trialNote says what the answer leaves out.
+func trialNote(trials []freeze.Trial, silent, unable, left, closer int) string {
+	var parts []string
+	if len(trials) > 0 {
+		t := trials[0].Then
+		parts = append(parts, "Replayed by budgets alone, each "+slo.Span(t.Step)+": freezes by hand, missing data and overrides are not in it.")
+	}
+	for _, x := range []struct {
+		n         int
+		one, many string
+	}{
+		{silent, "objective has no data", "objectives have no data"}, {unable, "objective cannot be replayed", "objectives cannot be replayed"},
+		{left, "more objective was not replayed", "more objectives were not replayed"}, {closer, "objective is ruled more closely by another policy", "objectives are ruled more closely by other policies"},
+	} {
+		if x.n > 0 {
+			parts = append(parts, sentenceCase(plural(x.n, x.one, x.many))+".")
+		}
+	}
+	return strings.Join(parts, " ")
+}
