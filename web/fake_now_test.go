@@ -18,6 +18,7 @@ func (h *house) pages(cfg *Config) {
 	cfg.Situations = &now.Desk{Ledger: h, Source: h, Clock: func() time.Time { return h.now }}
 	cfg.Scenarios, cfg.Setup = shelf{h}, shelf{h}
 	cfg.Alerts, cfg.Promises, cfg.Traffic, cfg.Bell = h, h, h, h
+	cfg.Logbook = h.logbook()
 	cfg.Releases, cfg.MayGrant = desk{h}, func(*http.Request) bool { return h.mayLift }
 }
 
@@ -88,7 +89,7 @@ func (h *house) Incidents(_ context.Context, q alert.Question) ([]alert.Incident
 	return out, h.broken
 }
 
-func request(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
+func asking(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
 
 func parse(t *testing.T, text string) int64 {
 	t.Helper()

@@ -31,6 +31,7 @@ func (s *Server) moreRoutes(r chi.Router) {
 	r.Post("/gate/overrides/{service}/{id}/grant", s.grantOverride)
 	r.Post("/gate/overrides/{service}/{id}/revoke", s.revokeOverride)
 	s.drillRoutes(r)
+	s.logRoutes(r)
 }
 
 // whole fills what may be left out, and refuses what may not.
@@ -50,5 +51,5 @@ func (c *Config) whole() error {
 	if c.PolicyFor == nil {
 		c.PolicyFor = func(string, string) slo.Policy { return slo.DefaultPolicy() }
 	}
-	return nil
+	return c.Logbook.whole()
 }

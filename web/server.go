@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"breakwater/gateway/explain"
 	"breakwater/injector/scenario"
 	"breakwater/slo"
 )
@@ -24,6 +25,7 @@ type Server struct {
 	replays  memo[slo.Backtest]
 	drills   memo[scenario.Scenario]
 	watched  setupWatch
+	engines  memo[*explain.Engine]
 }
 
 // New parses the templates and reads the assets; it fails only on a mistake in
@@ -66,7 +68,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{cfg: cfg, assets: a, pages: p, hub: newHub(),
 		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100},
-		drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}}, nil
+		drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines()}, nil
 }
 
 // Handler serves every page, the assets under /static/ and the stream.

@@ -60,7 +60,7 @@ func TestWhoSpentItAddsUp(t *testing.T) {
 	h := shop(noon)
 	v := view{when: when{time.UTC, noon}}
 	var page sloView
-	r := request("/slos/order-availability")
+	r := asking("/slos/order-availability")
 	s := h.server(t)
 	for _, st := range h.statuses {
 		if st.Objective.Service != "order" {

@@ -52,6 +52,7 @@ func (c *control) routes() chi.Router {
 		c.drillRoutes(r)
 		c.dayRoutes(r)
 		c.healthRoutes(r)
+		c.requestRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})
 	c.signinRoutes(r)

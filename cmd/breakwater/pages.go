@@ -18,6 +18,7 @@ func (c *control) looking(cfg web.Config) web.Config {
 	cfg.PolicyFor = func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }
 	cfg.Releases = c.pageReleases()
 	cfg.MayGrant = func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Approver) }
+	cfg.Logbook = web.Logbook{Requests: c.store, Configs: c.store}
 	cfg.Covers = func(r *http.Request, service string) bool { return auth.From(r.Context()).Covers(service) }
 	return cfg
 }

@@ -68,6 +68,13 @@ func agreed() map[string]string {
 		"POST /alerts/{id}/ack":      "viewer",
 		"GET /retries":               "viewer",
 		"GET /find":                  "viewer",
+		"GET /requests":              "viewer",
+		"GET /requests/{id}":         "viewer",
+		"GET /simulator":             "viewer",
+		"POST /simulator":            "viewer", // they change nothing
+		"POST /simulator/compare":    "viewer",
+		"GET /api/v1/events":         "viewer",
+		"GET /api/v1/events/{id}":    "viewer",
 		"POST /silences":             "viewer",
 		"POST /silences/{id}/end":    "viewer",
 		"GET /menu":                  "viewer",
