@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -62,8 +63,8 @@ type ExplainedTry struct {
 // StepRow is one condition or gate.
 type StepRow struct {
 	Head, Words string
-	OK          bool
-	Fired       bool // the condition that made the decision
+	OK, No      bool   // No: it is why no further try was made
+	Said        string // that this one made the decision
 }
 
 // request shows one exchange: its tries with their waits, and why.
@@ -331,19 +332,35 @@ func explainedTry(t *explain.Try, last bool) ExplainedTry {
 	default:
 		row.Mark, row.Why = Chip{"fg-normal", "s-normal", "done"}, explain.Why("", "")
 	}
-	fired := false
-	for _, st := range t.Steps {
-		step := StepRow{Head: st.Head(), Words: st.Words(), OK: st.OK}
-		if st.OK && !fired && (st.Role == "primary" || st.Role == "builtin") {
-			step.Fired, fired = true, true
-		}
-		row.Steps = append(row.Steps, step)
-	}
+	row.Steps = stepRows(t)
 	if rec := t.Recorded; rec != nil && rec.Differs {
 		row.Differs = true
 		row.Recorded = "The gateway decided otherwise when it happened. " + explain.Why(rec.Reason, rec.Skip)
 	}
 	return row
+}
+
+// stepRows are the conditions one by one, and the gates: those that are open in one row.
+func stepRows(t *explain.Try) (rows []StepRow) {
+	fired, shut := false, false
+	var open []string
+	for _, st := range t.Steps {
+		row := StepRow{Head: st.Head(), Words: st.Words(), OK: st.OK}
+		switch {
+		case st.Role == "gate" && st.OK:
+			open = append(open, spaced(st.Name))
+			continue
+		case st.Role == "gate" && !shut:
+			row.No, shut, row.Said = true, true, "this one said no"
+		case st.OK && !fired && (st.Role == "primary" || st.Role == "builtin"):
+			fired, row.Said = true, "this one fired"
+		}
+		rows = append(rows, row)
+	}
+	if len(open) > 0 {
+		rows = append(rows, StepRow{Head: "gates", Words: "open: " + strings.Join(open, ", "), OK: true})
+	}
+	return rows
 }
 
 // millis writes a range of milliseconds.

@@ -73,7 +73,7 @@ func TestRequestPage(t *testing.T) {
 	h := shop(noon).server(t).Handler()
 	_, _, body := get(t, h, "/requests/01jdk7f3c9a")
 	says(t, "recovered", body, []string{"Retried, 1 time: 502 is one of the statuses that the policy retries. The last try was no failure.", "281\u202fms waiting between them", "After a wait of 281\u202fms",
-		"10.0.3.11:9001", `class="f-wait"`, "Asked again, step by step", "(this one decided)", "deadline: open", `href="/simulator?event=01jdk7f3c9a"`, `href="/api/v1/events/01jdk7f3c9a"`}, []string{"decided otherwise"})
+		"10.0.3.11:9001", `class="f-wait"`, "Asked again, step by step", "(this one fired)", "open: attempts, method, body, retry count, client, deadline", `href="/simulator?event=01jdk7f3c9a"`, `href="/api/v1/events/01jdk7f3c9a"`}, []string{"decided otherwise"})
 	_, _, body = get(t, h, "/requests/01jdk7f2a11")
 	says(t, "by a drill", body, []string{"f-chaos", "r-1287/latency", `href="/runs/r-1287"`, "Not tried again: sent twice", "method: shut, non_idempotent"}, nil)
 	_, _, body = get(t, h, "/simulator?event=01jdk7ev0zz&config="+served()[1].Revision)

@@ -351,7 +351,7 @@ func (s *Server) decide(r *http.Request, e *explain.Engine, sample explain.Sampl
 		d.Mark = Chip{"fg-normal", "s-normal", "done"}
 	}
 	for _, st := range page.Result.Tries[n-1].Steps {
-		if st.Fired {
+		if st.Said != "" {
 			d.Rule = st.Head + ", " + st.Words
 		}
 	}

@@ -34,7 +34,7 @@ func TestSimulator(t *testing.T) {
 		{"a bare 503 is not retried", url.Values{"config": {now}, "route": {"points-balance"}, "answer": {"HTTP/1.1 503 Service Unavailable\n"}}, 200,
 			[]string{"Not tried again: the answer carries no sign that asking again would help", "secondary backpressure_signal: no", "rule 1", "The client is told 503"}, nil},
 		{"with a signal it is, after the wait it asks for", url.Values{"config": {now}, "path": {"/points/u-1"}, "answer": {"503\nRetry-After: 1\n"}}, 200,
-			[]string{"Tried again: the answer says when to come back (Retry-After), after a wait of 1" + "\u202f000\u202fms", "(this one decided)", "Decided by", "deadline: open"}, nil},
+			[]string{"Tried again: the answer says when to come back (Retry-After), after a wait of 1" + "\u202f000\u202fms", "(this one fired)", "Decided by", "open: attempts, method"}, nil},
 		{"the last try", url.Values{"config": {now}, "route": {"points-balance"}, "attempt": {"3"}, "answer": {"502"}}, 200, []string{"Not tried again: all retries that the policy allows were made", "Try 3"}, []string{"<b>Try 1</b>"}},
 		{"a try that is never made", url.Values{"config": {now}, "route": {"points-balance"}, "attempt": {"5"}, "answer": {"502"}}, 200, []string{"Try 5 is never made: after try 3 it is over"}, nil},
 		{"a method that may not be repeated", url.Values{"config": {now}, "route": {"points-balance"}, "method": {"post"}, "failure": {"try_timeout"}, "took": {"900"}}, 200, []string{"Not tried again: sent twice", "method: shut, non_idempotent"}, nil},
