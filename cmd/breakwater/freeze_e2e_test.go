@@ -242,6 +242,23 @@ func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 		mu.Unlock()
 		w.await("the protection", 10*time.Second, func() bool { floor, tight := protects(service); return floor && tight && extra(service) == 503 })
 		shed = append(shed, time.Since(spent))
+		// API and page name what holds, and the gateway that has told that it does.
+		var page string
+		w.await("the measures on the page", 10*time.Second, func() bool {
+			var list struct{ Measures []freeze.Shown }
+			w.request("GET", "control", "/api/v1/measures?service="+service, "", &list)
+			obeyed := 0
+			for _, m := range list.Measures {
+				if m.Live && m.HoldsFrom == "frozen" && len(m.Gateways) == 1 && m.Gateways[0] == "gateway-1" {
+					obeyed++
+				}
+			}
+			_, page = w.request("GET", "control", "/gate", "", nil)
+			return obeyed == 3 && strings.Contains(page, "obeyed by gateway-1")
+		})
+		if !strings.Contains(page, service+" is frozen") || !strings.Contains(page, "Sheddable requests are shed") || !strings.Contains(page, "Rate limits are tightened to 50%") {
+			t.Errorf("the page of the gate does not say what protects:\n%.4000s", page)
+		}
 		if i == 0 {
 			// A gateway that starts anew learns from the plan what holds.
 			w.gateway.kill()
