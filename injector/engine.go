@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,9 @@ type Config struct {
 	// Core tells services that users cannot do without; nil: none is.
 	Core func(service string) bool
 	Log  *slog.Logger
+	// Ready reports whether budgets, and what else keeps runs from starting, are known
+	// here; nil: they always are.
+	Ready func() bool
 	// Owns reports whether whoever asks speaks for a service; nil: nobody is known to.
 	Owns func(ctx context.Context, service string) bool
 	// Worse is told of a search whose boundary is worse than the one before; nil:
@@ -60,7 +64,8 @@ type Engine struct {
 	scheduler Scheduler
 	planner   *Planner
 
-	trouble map[string]trouble // by run: what Tick has failed at
+	trouble map[string]trouble   // by run: what Tick has failed at
+	skewed  map[string]time.Time // by run: since when this engine sees clocks apart
 
 	mu     sync.Mutex
 	parsed map[string]scenario.Scenario // by run and hash of the text
@@ -83,7 +88,7 @@ func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	e := &Engine{cfg: cfg, parsed: map[string]scenario.Scenario{}}
+	e := &Engine{cfg: cfg, parsed: map[string]scenario.Scenario{}, skewed: map[string]time.Time{}}
 	e.scheduler = Scheduler{Ledger: cfg.Ledger, Budgets: cfg.Budgets, Env: cfg.Env, Core: cfg.Core}
 	e.planner = newPlanner(cfg, e.parse)
 	return e
@@ -91,6 +96,15 @@ func New(cfg Config) *Engine {
 
 // Scheduler is the part that decides what is due.
 func (e *Engine) Scheduler() *Scheduler { return &e.scheduler }
+
+// knowWithin is how many seconds a control that has just started decides nothing, as
+// long as it knows nothing: what is due at that moment would be skipped, for want of a
+// reading, which is there a second later. Others may decide it meanwhile.
+const knowWithin = 15
+
+// knows reports whether the engine may decide in the nth second of its life. It does
+// not wait for ever: runs have to be ended, whatever else is broken.
+func (e *Engine) knows(n int) bool { return e.cfg.Ready == nil || n >= knowWithin || e.cfg.Ready() }
 
 // Run ticks each second until ctx ends, and listens for changes meanwhile. It
 // gives back what it has not begun to inject.
@@ -105,6 +119,12 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return e.leave(ctx)
 		case <-ticker.C:
+		}
+		if !e.knows(n) {
+			if err := e.writeStops(ctx); err != nil && ctx.Err() == nil {
+				e.cfg.Log.Error("engine tick", "err", err)
+			}
+			continue
 		}
 		errSchedule := e.writeStops(ctx) // before anything starts
 		if errSchedule == nil {
@@ -160,9 +180,14 @@ func (e *Engine) Tick(ctx context.Context, now time.Time) error {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("run %s: %w", h.Run.ID, err))
-		trouble[h.Run.ID] = old.again(err, now)
+		next := old.again(err, now)
+		next.taken = h.Taken || old.taken
+		trouble[h.Run.ID] = next
 	}
 	e.trouble = trouble // Tick is not called at once from two places
+	maps.DeleteFunc(e.skewed, func(run string, _ time.Time) bool {
+		return !slices.ContainsFunc(held, func(h Held) bool { return h.Run.ID == run && h.Run.State == Scheduled })
+	})
 	errs = append(errs, e.cfg.Ledger.ExpireApprovals(ctx, now), e.seek(ctx, now))
 	return errors.Join(errs...)
 }
@@ -174,7 +199,7 @@ func (e *Engine) drive(ctx context.Context, h Held, now time.Time, old trouble) 
 		return d.unreadable(ctx, err)
 	}
 	d.sc = sc
-	if h.Taken {
+	if h.Taken || old.taken {
 		if done, err := d.takeOver(ctx); done || err != nil {
 			return err
 		}

@@ -70,7 +70,10 @@ func (d *drive) takeOver(ctx context.Context) (done bool, err error) {
 		if d.run.Starts >= 2 || d.now.Sub(d.run.DueAt) >= StartDeadline {
 			return true, d.stop(ctx, Stop{ByEngine, "the control that drove the run is gone"})
 		}
-		if no := d.guards(ctx); no.Reason != "" {
+		if no, err := d.guards(ctx); err != nil || no.Reason != "" {
+			if err != nil {
+				return true, err
+			}
 			return true, d.stop(ctx, no)
 		}
 		return true, d.move(ctx, Rearm, Move{Text: "the control that armed it is gone: started over"})
@@ -80,23 +83,28 @@ func (d *drive) takeOver(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// guards are asked again by whoever starts a run, however it came to be due.
-func (d *drive) guards(ctx context.Context) Stop {
+// guards are asked again by whoever starts a run, however it came to be due. What
+// cannot be read is no answer: the next tick asks again.
+func (d *drive) guards(ctx context.Context) (Stop, error) {
 	halt, err := d.cfg.Ledger.Halt(ctx)
 	if err != nil {
-		return Stop{ByHalt, "cannot tell whether experiments are halted: " + err.Error()}
+		return Stop{}, fmt.Errorf("tell whether experiments are halted: %w", err)
 	}
 	if !halt.At.IsZero() {
-		return Stop{ByHalt, "all experiments were halted by " + halt.Actor}
+		return Stop{ByHalt, "all experiments were halted by " + halt.Actor}, nil
 	}
-	return grant(d.cfg.Budgets, d.run.Service, d.run.CapPPM)
+	return grant(d.cfg.Budgets, d.run.Service, d.run.CapPPM), nil
 }
 
 func (d *drive) scheduled(ctx context.Context) error {
 	if late := d.now.Sub(d.run.DueAt); late >= StartDeadline {
 		return d.move(ctx, Expire, Move{Reason: string(Missed), Text: fmt.Sprintf("due %d s ago", int64(late/time.Second))})
 	}
-	if no := d.guards(ctx); no.Reason != "" {
+	no, err := d.guards(ctx)
+	if err != nil {
+		return err
+	}
+	if no.Reason != "" {
 		return d.move(ctx, Skip, Move{Reason: string(no.Reason), Text: no.Text})
 	}
 	active, err := d.cfg.Ledger.ActiveRuns(ctx)
@@ -111,11 +119,11 @@ func (d *drive) scheduled(ctx context.Context) error {
 			return d.move(ctx, Skip, Move{Reason: string(Overlap), Text: a.ID + " is of class C too, and has not ended"})
 		}
 	}
-	if no := d.skewed(ctx); no.Reason != "" {
-		if d.now.Sub(d.run.DueAt) < skewPatience {
-			return nil
-		}
-		return d.move(ctx, Skip, Move{Reason: string(no.Reason), Text: no.Text})
+	if no, err = d.clocks(ctx); err != nil {
+		return err
+	}
+	if no.Reason != "" {
+		return d.apart(ctx, no)
 	}
 	facts, err := d.facts(ctx, d.sc, d.now, d.run.ID)
 	if err != nil {
@@ -136,22 +144,38 @@ func (d *drive) scheduled(ctx context.Context) error {
 // be told to be before or after.
 const maxSkew = 2 * time.Second
 
-// skewPatience is how long a start waits for clocks to agree: word of a gateway
-// that waited for a control to come up looks as if its clock were slow, until the
-// next one, a few seconds later.
+// skewPatience is how long one control sees clocks apart before it believes it: word
+// of a gateway that waited for a control to come up looks as if its clock were slow,
+// until the next one, a few seconds later. What another control saw that has gone
+// meanwhile is no reading: controls that come and go would make each word late.
 const skewPatience = 30 * time.Second
 
-func (d *drive) skewed(ctx context.Context) Stop {
+// apart waits for clocks to agree, and gives up where they are apart for long.
+func (d *drive) apart(ctx context.Context, no Stop) error {
+	since, seen := d.skewed[d.run.ID]
+	if !seen {
+		d.skewed[d.run.ID] = d.now
+		return nil
+	}
+	if d.now.Sub(since) < skewPatience {
+		return nil
+	}
+	return d.move(ctx, Skip, Move{Reason: string(no.Reason), Text: no.Text})
+}
+
+// clocks finds a gateway whose clock is too far off.
+func (d *drive) clocks(ctx context.Context) (Stop, error) {
 	all, err := d.cfg.Ledger.Gateways(ctx)
 	if err != nil {
-		return Stop{BySkew, "cannot tell how clocks stand: " + err.Error()}
+		return Stop{}, fmt.Errorf("tell how clocks stand: %w", err)
 	}
 	for _, g := range all {
 		if skew := time.Duration(g.SkewMS) * time.Millisecond; g.Live(d.now) && skew.Abs() > maxSkew {
-			return Stop{BySkew, fmt.Sprintf("the clock of gateway %s is %v off", g.Name, skew.Abs())}
+			return Stop{BySkew, fmt.Sprintf("the clock of gateway %s is %v off", g.Name, skew.Abs())}, nil
 		}
 	}
-	return Stop{}
+	delete(d.skewed, d.run.ID)
+	return Stop{}, nil
 }
 
 func (d *drive) note(ctx context.Context, kind, text string) error {

@@ -180,7 +180,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		}})
 	probes := newProber(c.opt.probeHosts)
 	c.engine = injector.New(injector.Config{
-		Probe: probes.ask, MayProbe: probes.may,
+		Probe: probes.ask, MayProbe: probes.may, Ready: func() bool { return !c.slo.Health().LastAt.IsZero() },
 		Ledger: c.ledger(), Budgets: c.barred(), Measures: c.planMeasures, Env: c.set.env, Log: c.log,
 		Audit: func(ctx context.Context, actor, action, object, detail string) error {
 			return c.store.Audit(ctx, auth.Entry{Actor: actor, Action: action, Object: object, Detail: detail})

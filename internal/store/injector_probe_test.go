@@ -14,7 +14,9 @@ import (
 // stays with the run: a service that is broken only while the fault is on fails the
 // run, though it answers well when the verdict is made.
 func TestProbesAreAskedInTheirPhase(t *testing.T) {
-	probe := func(id string) string { return "{id: " + id + ", probe: \"http://order/" + id + "\", matches: \"^well\"}" }
+	probe := func(id string) string {
+		return "{id: " + id + ", probe: \"http://order/" + id + "\", matches: \"^well\"}"
+	}
 	text := strings.Replace(slowPoints, "  during:\n", "  during:\n    - "+probe("p2")+"\n", 1)
 	text = strings.Replace(text, "  after: [", "  after: ["+strings.TrimSuffix(probe("p3"), "}")+", within: 20s}, ", 1)
 	text = strings.Replace(text, "  steady: [", "  steady: ["+probe("p1")+", ", 1)

@@ -214,9 +214,23 @@ func TestSkewedClocksKeepARunFromStarting(t *testing.T) {
 
 	apart()
 	late := d.start(e, slowPoints).ID
+	d.tick(e)
 	d.pass(31 * time.Second)
 	apart()
-	d.tick(e)
+	// Controls that come and go see one late word each, and none may take it for a clock.
+	for range 3 {
+		d.tick(d.engine(nil))
+		d.pass(16 * time.Second) // its claim runs out
+		apart()
+	}
+	if r := d.run(late); r.State != injector.Scheduled {
+		t.Errorf("%s (%s) after the word of controls that are gone, want still scheduled", r.State, r.Reason)
+	}
+	for range 40 {
+		d.pass(time.Second)
+		apart()
+		d.tick(e)
+	}
 	if r := d.run(late); r.State != injector.Skipped || r.Reason != string(injector.BySkew) {
 		t.Errorf("%s (%s), want skipped for the clock", r.State, r.Reason)
 	}
