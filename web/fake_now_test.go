@@ -18,6 +18,7 @@ func (h *house) pages(cfg *Config) {
 	cfg.Situations = &now.Desk{Ledger: h, Source: h, Clock: func() time.Time { return h.now }}
 	cfg.Scenarios, cfg.Setup = shelf{h}, shelf{h}
 	cfg.Alerts, cfg.Promises, cfg.Traffic, cfg.Bell = h, h, h, h
+	cfg.Practice = h.practice()
 	cfg.Logbook = h.logbook()
 	cfg.Releases, cfg.MayGrant = desk{h}, func(*http.Request) bool { return h.mayLift }
 }

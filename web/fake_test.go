@@ -240,14 +240,7 @@ func shop(now time.Time) *house {
 		{At: h.list[0].InjectAt.Add(time.Second), Kind: "receipt", Text: "gw-1 armed r-1287/latency"},
 		{At: minute(-2), Kind: "guard", Text: "Error rate 2.9 %, stop at 8 %"},
 	}
-	h.schedules = []injector.Schedule{
-		{ID: "g1", GameDay: "weekly-small-drill", Title: "Weekly small drill", Scenario: "points-slow", Scenarios: []string{"points-slow"}, Cron: "15 14 * * 2", Zone: "Europe/Berlin",
-			NextAt: time.Date(2026, 12, 1, 13, 15, 0, 0, time.UTC), LastRun: "r-1263", Enabled: true, GrantPPM: 50_000,
-			Last: []injector.Occurrence{{ScheduledFor: minute(-13), Runs: []string{"r-1287"}}, {ScheduledFor: minute(-7 * 24 * 60), Skipped: "frozen", Detail: "points is frozen"}}},
-		{ID: "g2", GameDay: "quarterly-order-chain", Title: "Quarterly order chain", Scenarios: []string{"order-chain-latency", "inventory-errors", "points-slow"}, Cron: "0 10 15 12 *", Zone: "Asia/Shanghai",
-			NextAt: time.Date(2026, 12, 15, 2, 0, 0, 0, time.UTC), Enabled: true},
-		{ID: "g3", Title: "Search shock", Scenario: "search-shock", Cron: "30 10 * * 4", Zone: "Europe/Berlin"},
-	}
+	h.schedules = h.days()
 	for i := range 12 {
 		x := retrylog.Exchange{Count: 1, RequestID: fmt.Sprintf("01jdk%07dq", i*7919), End: now.Add(-time.Duration(i*i*17+3) * time.Second), Service: "order", Route: []string{"order-create", "order-get"}[i%2],
 			Method: "POST", Caller: []string{"web", "app", "partner"}[i%3], Status: []int{502, 504, 503}[i%3], Outcome: []retrylog.Outcome{retrylog.UpstreamFailure, retrylog.Timeout, retrylog.LocalRefusal}[i%3],

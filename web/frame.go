@@ -14,7 +14,7 @@ import (
 // frame fills what surrounds the content: navigation, notices, Stop all.
 func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 	p.Env, p.Now, p.Zone = s.cfg.Env, v.clock(v.now), v.zoneName()
-	p.ZoneTitle = s.cfg.Zone.String()
+	p.ZoneTitle = v.zone.String()
 	p.Wall = p.Wall || v.r.URL.Query().Get("tv") == "1"
 	p.Fragment = v.r.URL.Query().Get("fragment") == "1"
 	p.Query = v.r.URL.Query().Get("q")
@@ -43,6 +43,8 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "Runs", Href: "/runs", Icon: "play", Head: "Chaos", Count: some(len(running))},
 		{Name: "Scenarios", Href: "/scenarios", Icon: "list"},
 		{Name: "Game days", Href: "/gamedays", Icon: "cal"},
+		{Name: "Findings", Href: "/findings", Icon: "bug"},
+		{Name: "Readiness", Href: "/readiness", Icon: "check"},
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
 		{Name: "Breakers", Href: "/breakers", Icon: "breaker", Head: "Traffic"},
 		{Name: "Retries", Href: "/retries", Icon: "retry"},
@@ -188,7 +190,7 @@ func with(r *http.Request, key, value string) string {
 		q.Set(key, value)
 	}
 	for k := range q {
-		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env", "target", "window", "kind"}, k) {
+		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env", "target", "window", "severity", "kind"}, k) {
 			q.Del(k)
 		}
 	}

@@ -1,137 +1,332 @@
 package web
 
 import (
+	"cmp"
+	"context"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"breakwater/injector"
-	"breakwater/injector/cron"
+	"breakwater/injector/gameday"
 	"breakwater/slo"
 )
 
+// Days is what the pages need of game days.
+type Days interface {
+	// Ahead is every schedule with what comes of it in [from, until).
+	Ahead(ctx context.Context, from, until time.Time) ([]gameday.Ahead, error)
+	// Decisions is what was decided about due instants of [from, until), newest first.
+	Decisions(ctx context.Context, from, until time.Time) ([]injector.Occurrence, error)
+	Held(ctx context.Context) ([]gameday.Held, error) // newest first
+	Documents(ctx context.Context) ([]gameday.Document, error)
+	// Story tells all of one, by its id or its name; an error that is
+	// injector.ErrNotFound is a 404.
+	Story(ctx context.Context, id string) (gameday.Story, error)
+}
+
 // Plan is one schedule with its coming runs.
 type Plan struct {
-	Title, Words, Cron, Zone, Scenarios, Grant string
-	Off                                        bool
-	Next                                       []Coming
-	Last                                       []Decision
-	LastRun                                    *RunRow
+	Title, Href, Words, Cron, Zone, Scenarios, Grant, Guard string
+	Services                                                []Link
+	Off                                                     bool
+	Next                                                    []Coming
+	Last                                                    []Decision
+	LastRun                                                 *RunRow
+	Wait                                                    string // approvals of the next, "1 of 2 approvals"
+	Start                                                   string // name, where it may be held now
 }
 
 // Coming is a future run in the three ways people ask for it.
 type Coming struct {
-	Local, UTC Time
-	In, Note   string
+	Local, UTC     Time
+	In, Note, Skip string
 }
 
 // Decision is what was decided about one due instant.
 type Decision struct {
-	Time       Time
-	Text, Link string
-	Skipped    bool
+	Time             Time
+	Plan, Text, Link string
+	Late             string
+	Mark             Chip
+	Skipped          bool
+}
+
+// Conflict is a due instant at which nothing will begin, and why.
+type Conflict struct{ When, Title, Why, Then string }
+
+// DayRow is a game day that is or was held.
+type DayRow struct {
+	Title, Href, Agreed, Note string
+	Time                      Time
+	Chip                      Chip
 }
 
 type gamedaysView struct {
-	Sub, Trouble, RunTrouble string
-	Plans                    []Plan
-	Runs                     []RunRow
-	More                     bool
+	Sub, Said, Trouble, RunTrouble string
+	Calendar                       Calendar
+	Zone                           string
+	Zones                          []Link
+	Kind, At                       string // kept by the form that picks a zone
+	Conflicts                      []Conflict
+	Waiting                        []DayRow
+	Plans                          []Plan
+	ByHand                         []Plan
+	Decisions                      []Decision
+	MoreDecisions                  Link
+	Runs                           []RunRow
+	More                           bool
+	Take                           map[string]Take
 }
+
+const (
+	mostDecisions = 10
+	// lately is how far back the list of what did not begin reaches.
+	lately = 30 * 24 * time.Hour
+)
 
 func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
-	schedules, err := s.cfg.Drills.Schedules(r.Context())
-	o := gamedaysView{Trouble: s.read(r.Context(), "Schedules", err), RunTrouble: s.read(r.Context(), "Runs", v.runsErr)}
-	for _, sc := range schedules {
-		o.Plans = append(o.Plans, v.plan(sc))
+	// Which zone the calendar is in depends on the schedules, so they are asked for a
+	// little more than it can show.
+	const margin = 48 * time.Hour
+	rough := calendarSpan(r, v.now, s.cfg.Zone)
+	ahead, err1 := s.cfg.Days.Ahead(r.Context(), rough.from.Add(-margin), rough.until.Add(margin))
+	v, o := v.zoned(ahead, s.cfg.Zone)
+	span := calendarSpan(r, v.now, v.zone)
+	back := span.from
+	if since := v.now.Add(-lately); v.now.After(span.from) && since.Before(back) {
+		back = since
 	}
-	// Runs that belong to a game day; a single run stands on the page of runs.
+	decided, err2 := s.cfg.Days.Decisions(r.Context(), back, span.until)
+	held, err3 := s.cfg.Days.Held(r.Context())
+	docs, err4 := s.cfg.Days.Documents(r.Context())
+	o.Trouble = s.read(r.Context(), "Game days", cmp.Or(err1, err2, err3, err4))
+	o.RunTrouble = s.read(r.Context(), "Runs", v.runsErr)
+	o.Said = map[string]string{"started": "It is held now."}[r.URL.Query().Get("said")]
+
+	d := daybook{view: v, ahead: ahead, decided: decided, held: held}
+	all := d.happenings(span)
+	if s.exported(w, v, d.sheets(all)...) {
+		return
+	}
+	o.Take = map[string]Take{"calendar": take(r, "calendar"), "decisions": take(r, "decisions"), "schedules": take(r, "schedules"), "runs": take(r, "runs")}
+	o.Calendar = v.calendar(span, all, d.bars(span))
+	o.Conflicts, o.Waiting = d.conflicts(), d.waiting()
+	for _, a := range ahead {
+		o.Plans = append(o.Plans, d.plan(a, s.cfg.MayLift(r)))
+	}
+	for _, doc := range docs {
+		if !slices.ContainsFunc(ahead, func(a gameday.Ahead) bool { return a.Schedule.ID == doc.Name }) {
+			p := Plan{Title: cmp.Or(doc.Title, doc.Name)}
+			if s.cfg.MayLift(r) {
+				p.Start = doc.Name
+			}
+			o.ByHand = append(o.ByHand, p)
+		}
+	}
+	d.missed(r, &o)
 	for _, run := range v.runs {
 		if run.GameDay == "" {
-			continue
+			continue // a single run stands on the page of runs
 		}
-		if len(o.Runs) == 50 {
+		if len(o.Runs) == 20 {
 			o.More = true
 			break
 		}
 		o.Runs = append(o.Runs, v.runRow(run))
 	}
-	o.Sub = plural(len(o.Plans), "schedule", "schedules") + ", " + slo.Count(int64(len(v.running()))) + " running. Each schedule runs in its own zone."
-	s.show(w, v, http.StatusOK, "gamedays", Page{Title: "Game days", Topics: topicDrills, Crumbs: []Link{{Name: "Game days"}}}, o)
+	o.Sub = plural(len(o.Plans), "schedule", "schedules") + ", " + slo.Count(int64(len(v.running()))) + " running, " + plural(len(o.Conflicts), "conflict", "conflicts") + ". Times in " + v.zone.String() + "."
+	s.show(w, v, http.StatusOK, "gamedays", Page{Title: "Game days", Crumbs: []Link{{Name: "Game days"}}}, o)
 }
 
-func (v view) plan(sc injector.Schedule) Plan {
-	p := Plan{Title: sc.Title, Cron: sc.Cron, Zone: sc.Zone, Words: cronWords(sc.Cron), Off: !sc.Enabled}
-	if p.Title == "" {
-		p.Title = sc.GameDay
+// zoned is v in the zone that the address asks for, else in that of most schedules.
+func (v view) zoned(ahead []gameday.Ahead, page *time.Location) (view, gamedaysView) {
+	n := map[string]int{}
+	best := page.String()
+	for _, a := range ahead {
+		if a.Schedule.Enabled {
+			n[a.Zone.String()]++
+		}
 	}
-	if p.Zone == "" {
-		p.Zone = "UTC"
+	names := []string{page.String(), "UTC"}
+	for name, count := range n {
+		names = append(names, name)
+		if count > n[best] || count == n[best] && n[page.String()] == 0 && name < best {
+			best = name
+		}
+	}
+	v = v.inZone(best).inZone(v.r.URL.Query().Get("zone"))
+	o := gamedaysView{Zone: v.zone.String(), Kind: v.r.URL.Query().Get("view"), At: v.r.URL.Query().Get("at")}
+	names = append(names, o.Zone)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		o.Zones = append(o.Zones, Link{Name: name, Here: name == o.Zone})
+	}
+	return v, o
+}
+
+// inZone is v with times in the zone of this name, if there is one.
+func (v view) inZone(name string) view {
+	// "Local" is whatever the machine says: nobody's zone.
+	if zone, err := time.LoadLocation(name); err == nil && name != "Local" && name != "" && len(name) < 64 {
+		v.zone = zone
+	}
+	return v
+}
+
+// daybook is what is known of game days, together.
+type daybook struct {
+	view
+	ahead   []gameday.Ahead
+	decided []injector.Occurrence
+	held    []gameday.Held
+}
+
+// barred says why nothing will begin at a due instant, as far as that is known now;
+// "" where nothing is known against it.
+func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
+	for _, h := range d.held {
+		if h.ID == c.ID && h.Stopped != "" {
+			return "called off"
+		}
+	}
+	if c.Skipped != "" {
+		return closedWords(c.Skipped)
+	}
+	for _, name := range a.Services {
+		i := slices.IndexFunc(d.services, func(s service) bool { return s.Name == name })
+		if i < 0 {
+			continue
+		}
+		st := d.services[i].worst()
+		switch {
+		case st.Level != slo.Frozen:
+		case st.ThawAt.IsZero():
+			return name + " is frozen, with no thaw in sight"
+		case st.ThawAt.After(c.UTC):
+			return name + " is frozen until " + d.day(st.ThawAt).Text + " at best"
+		}
+	}
+	return ""
+}
+
+func closedWords(reason string) string {
+	if reason == string(injector.Blackout) {
+		return "the day lies in a blackout"
+	}
+	if reason == string(injector.OutsideHours) {
+		return "it lies outside the allowed hours"
+	}
+	return spaced(reason)
+}
+
+// plan is one schedule as a card.
+func (d daybook) plan(a gameday.Ahead, mayStart bool) Plan {
+	sc := a.Schedule
+	p := Plan{Title: cmp.Or(sc.Title, sc.GameDay, sc.ID), Href: dayHref(sc.ID), Cron: sc.Cron, Zone: a.Zone.String(), Words: a.Words, Off: !sc.Enabled}
+	for _, name := range a.Services {
+		p.Services = append(p.Services, Link{Name: name, Href: serviceHref(name)})
 	}
 	names := sc.Scenarios
 	if len(names) == 0 && sc.Scenario != "" {
 		names = []string{sc.Scenario}
 	}
 	p.Scenarios = strings.Join(names, ", ")
+	p.Guard = guardWords(a.Day)
+	p.Grant = "each run waits for an approval"
 	if sc.GrantPPM > 0 {
 		p.Grant = "approved by itself while a run spends at most " + slo.Percent(sc.GrantPPM) + " of the budget"
-	} else {
-		p.Grant = "each run waits for an approval"
 	}
-	p.Next = v.coming(sc)
-	for _, occ := range sc.Last {
-		d := Decision{Time: v.short(occ.ScheduledFor), Skipped: occ.Skipped != "", Text: "started"}
-		if d.Skipped {
-			d.Text = "skipped: " + spaced(occ.Skipped)
-			if occ.Detail != "" {
-				d.Text = "skipped: " + occ.Detail
+	for i, c := range a.Next {
+		if i > 0 && c.UTC.Sub(d.now) > 366*24*time.Hour {
+			break // the next years of a yearly schedule tell nobody anything
+		}
+		p.Next = append(p.Next, d.comes(a, c))
+	}
+	if len(a.Next) > 0 && sc.Enabled {
+		if mayStart {
+			p.Start = sc.ID
+		}
+		for _, h := range d.held {
+			if h.ID == a.Next[0].ID && h.Needs > 0 {
+				p.Wait = agreedWords(h, d.now)
 			}
-		} else if len(occ.Runs) > 0 {
-			d.Link = runHref(occ.Runs[0])
-		}
-		p.Last = append(p.Last, d)
-		if len(p.Last) == 3 {
-			break
 		}
 	}
-	for _, run := range v.runs {
+	for _, occ := range sc.Last[:min(len(sc.Last), 3)] {
+		p.Last = append(p.Last, d.decision(p.Title, occ))
+	}
+	for _, run := range d.runs {
 		if run.ID == sc.LastRun {
-			p.LastRun = new(v.runRow(run))
+			p.LastRun = new(d.runRow(run))
 		}
 	}
 	return p
 }
 
-// coming are the next runs. What the scheduler has stored is the truth; the ones
-// after it are computed by the scheduler's own calendar, and left out where that
-// does not lead to the stored one.
-func (v view) coming(sc injector.Schedule) []Coming {
-	if !sc.Enabled || sc.NextAt.IsZero() {
-		return nil
-	}
-	calendar, err := cron.Parse(cron.Spec{Cron: sc.Cron, Zone: sc.Zone}, v.now)
-	if err != nil {
-		return []Coming{v.comes(cron.Due{UTC: sc.NextAt, Local: sc.NextAt.In(v.zone)})}
-	}
-	due := calendar.Preview(sc.NextAt.Add(-1), 5)
-	if len(due) == 0 || !due[0].UTC.Equal(sc.NextAt) {
-		due = []cron.Due{{UTC: sc.NextAt, Local: sc.NextAt.In(calendar.Location())}}
-	}
-	var out []Coming
-	for i, d := range due {
-		if i > 0 && d.UTC.Sub(v.now) > 366*24*time.Hour {
-			break // the next years of a yearly schedule tell nobody anything
-		}
-		out = append(out, v.comes(d))
-	}
-	return out
+func agreedWords(h gameday.Held, now time.Time) string {
+	return slo.Count(int64(h.Agreed(now))) + " of " + plural(h.Needs, "approval", "approvals")
 }
 
-func (v view) comes(d cron.Due) Coming {
+// comes is one due instant in its own zone.
+func (d daybook) comes(a gameday.Ahead, c gameday.Coming) Coming {
+	local := c.UTC.In(a.Zone)
 	layout := "Mon 2 Jan 15:04"
-	if d.Local.Year() != v.now.In(d.Local.Location()).Year() {
+	if local.Year() != d.now.In(a.Zone).Year() {
 		layout = "Mon 2 Jan 2006 15:04"
 	}
-	return Coming{Local: Time{v.iso(d.UTC), d.Local.Format(layout)}, UTC: Time{v.iso(d.UTC), d.UTC.UTC().Format("15:04Z")}, In: v.in(d.UTC), Note: d.Note}
+	return Coming{Local: Time{d.iso(c.UTC), local.Format(layout)}, UTC: Time{d.iso(c.UTC), c.UTC.UTC().Format("15:04Z")}, In: d.in(c.UTC), Note: c.Note, Skip: d.barred(a, c)}
+}
+
+// decision is what became of one due instant.
+func (d daybook) decision(plan string, occ injector.Occurrence) Decision {
+	x := Decision{Time: d.day(occ.ScheduledFor), Plan: plan, Skipped: occ.Skipped != "", Text: "started", Link: dayHref(injector.DayID(occ.Schedule, occ.ScheduledFor)), Mark: Chip{"fg-normal", "s-normal", "started"}}
+	if !x.Skipped {
+		return x
+	}
+	x.Link, x.Mark = "", Chip{"fg-unknown", "s-nodata", "skipped"}
+	switch injector.Reason(occ.Skipped) {
+	case injector.Missed:
+		x.Mark = Chip{"fg-warn", "s-warn", "missed"}
+	case injector.Overlap:
+		x.Mark = Chip{"fg-unknown", "s-nodata", "overlap"}
+	}
+	x.Text = cmp.Or(occ.Detail, spaced(occ.Skipped))
+	if late := occ.DecidedAt.Sub(occ.ScheduledFor); late >= time.Minute {
+		x.Late = slo.Span(late.Truncate(time.Second))
+	}
+	return x
+}
+
+// missed lists what did not begin, newest first.
+func (d daybook) missed(r *http.Request, o *gamedaysView) {
+	all := r.URL.Query().Get("all") == "1"
+	n := 0
+	for _, occ := range d.decided {
+		if occ.Skipped == "" {
+			continue
+		}
+		n++
+		if all && n <= 500 || n <= mostDecisions {
+			o.Decisions = append(o.Decisions, d.decision(d.titleOf(occ.Schedule), occ))
+		}
+	}
+	if n > len(o.Decisions) && !all {
+		q := r.URL.Query()
+		q.Del("fragment")
+		q.Set("all", "1")
+		o.MoreDecisions = Link{Name: "Show all " + slo.Count(int64(n)), Href: (&url.URL{Path: "/gamedays", RawQuery: q.Encode(), Fragment: "decisions"}).String()}
+	}
+}
+
+func (d daybook) titleOf(schedule string) string {
+	for _, a := range d.ahead {
+		if a.Schedule.ID == schedule {
+			return cmp.Or(a.Schedule.Title, schedule)
+		}
+	}
+	return schedule
 }

@@ -27,6 +27,7 @@ func (s *Server) moreRoutes(r chi.Router) {
 	r.Post("/silences/{id}/end", s.endSilence)
 	r.Get("/slos", s.slos)
 	r.Get("/slos/{id}", s.slo)
+	s.practiceRoutes(r)
 	r.Post("/gate/overrides", s.askOverride)
 	r.Post("/gate/overrides/{service}/{id}/grant", s.grantOverride)
 	r.Post("/gate/overrides/{service}/{id}/revoke", s.revokeOverride)
@@ -51,5 +52,5 @@ func (c *Config) whole() error {
 	if c.PolicyFor == nil {
 		c.PolicyFor = func(string, string) slo.Policy { return slo.DefaultPolicy() }
 	}
-	return c.Logbook.whole()
+	return errors.Join(c.Practice.whole(), c.Logbook.whole())
 }

@@ -31,15 +31,15 @@ func parsePages(a *assets) (*pages, error) {
 	base, err := template.New("").Funcs(template.FuncMap{
 		"asset": a.url,
 		"sheets": func() ([]string, error) {
-			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "sizes.css")
+			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "days.css", "sizes.css")
 		},
 		"scripts": func() ([]string, error) { return list(scripts...) },
-	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html", "templates/heat.html", "templates/drill-parts.html", "templates/who.html", "templates/admin-top.html", "templates/signin-door.html", "templates/explained.html")
+	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html", "templates/heat.html", "templates/days-parts.html", "templates/drill-parts.html", "templates/who.html", "templates/admin-top.html", "templates/signin-door.html", "templates/explained.html")
 	if err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}
 	p := &pages{set: map[string]*template.Template{}}
-	for _, name := range append(slices.Concat(morePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit") {
+	for _, name := range append(slices.Concat(morePages(), practicePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit") {
 		t, err := base.Clone()
 		if err == nil {
 			t, err = t.ParseFS(templateFiles, "templates/"+name+".html")

@@ -89,5 +89,6 @@ type Config struct {
 	// Heartbeat is the pause between comments on a silent stream; 0 is 15 s.
 	Heartbeat time.Duration
 	Log       *slog.Logger // nil is slog.Default
+	Practice
 	Logbook
 }

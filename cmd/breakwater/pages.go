@@ -13,6 +13,7 @@ import (
 func (c *control) looking(cfg web.Config) web.Config {
 	cfg.Situations, cfg.Alerts, cfg.Promises, cfg.Traffic = c.situations, c.store, c.store, c.store
 	cfg.Bell = alert.NewDesk(c.releases.alerts, c.store, nil)
+	cfg.Practice = c.practice()
 	cfg.Scenarios = pageScenarios{c.store, c.engine.Desk(), c.engine.API()}
 	cfg.Setup = &setupDesk{c: c}
 	cfg.PolicyFor = func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }

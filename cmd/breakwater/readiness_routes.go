@@ -39,12 +39,7 @@ func (c *control) judged(context.Context) ([]string, error) {
 func (c *control) readinessRoutes(r chi.Router) {
 	reads := c.guard.Require(auth.Viewer)
 	people := c.guard.Require(auth.Operator, auth.Approver)
-	ready := readiness.NewAPI(readiness.Source{Assess: c.readiness, Trends: c.days.looks.Look, Looked: c.store.KeepReadyDay, Keeper: c.store, Now: c.store.Now, Log: c.log,
-		Actor:  func(ctx context.Context) string { return auth.From(ctx).Name },
-		Covers: func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
-		Audit: func(ctx context.Context, actor, action, object, detail string) error {
-			return c.store.Audit(ctx, auth.Entry{Actor: actor, Action: action, Object: object, Detail: detail})
-		}})
+	ready := c.readyAPI()
 	r.With(reads).Get("/readiness", ready.All)
 	r.With(reads).Get("/readiness/{service}", ready.Show)
 	r.With(reads).Get("/readiness/{service}/trend", ready.Trend)

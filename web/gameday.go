@@ -1,0 +1,321 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"breakwater/injector"
+	"breakwater/injector/gameday"
+	"breakwater/injector/readiness"
+	"breakwater/injector/scenario"
+	"breakwater/internal/auth"
+	"breakwater/slo"
+)
+
+type gamedayView struct {
+	ID, Title, Sub, Said   string
+	Chip                   Chip
+	Verdict                *Notice
+	Facts                  []Fact
+	Stop, StopWord         string // where the form posts; "" when nothing is left to stop
+	Waves                  []WaveRow
+	Begun                  bool
+	Roles                  []Fact
+	Approvals              []ApprovalRow
+	Approve, Hash, Short   string // where the form posts; what is agreed to
+	ApproveNote            string
+	Guard                  []string
+	Checklist              []CheckCard
+	Timeline               []LogLine
+	Debrief                []NoteLine
+	Notes                  string // where the form posts
+	Findings               []FindingRow
+	ReportHTML, ReportMD   string
+	Document               string
+	TakeRuns, TakeTimeline Take
+	TakeChecklist          Take
+}
+
+// WaveRow is one scenario of the run-of-show.
+type WaveRow struct {
+	Wave, Scenario, Href, Service string
+	First                         bool // of its wave
+	Chip                          Chip
+	Time                          Time
+	Shown, Failures               string
+}
+
+// ApprovalRow is one person's agreement.
+type ApprovalRow struct {
+	Who  string
+	Time Time
+	Mark Chip
+}
+
+// NoteLine is what somebody wrote when it was over.
+type NoteLine struct {
+	Text, Who string
+	Time      Time
+}
+
+// CheckCard is how ready one service is.
+type CheckCard struct {
+	Service, Href, Of string
+	Open              bool
+	Items             []CheckItem
+}
+
+func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	id := chi.URLParam(r, "id")
+	story, err := s.cfg.Days.Story(r.Context(), id)
+	if errors.Is(err, injector.ErrNotFound) {
+		s.trouble(w, v, http.StatusNotFound, "No game day "+id, "No game day of this name or id is held, comes or was held.")
+		return
+	}
+	if text := s.read(r.Context(), "The game day", err); err != nil {
+		s.trouble(w, v, http.StatusServiceUnavailable, "Game day "+id, text+" Faults are leased: without control they end by themselves within 15 s.")
+		return
+	}
+	h := story.Held
+	zone := s.cfg.Zone.String()
+	if story.Day.Schedule != nil {
+		zone = cmp.Or(story.Day.Schedule.Zone, "UTC")
+	}
+	v = v.inZone(zone).inZone(r.URL.Query().Get("zone"))
+	if s.exported(w, v, daySheets(story)...) {
+		return
+	}
+	o := gamedayView{ID: h.ID, Title: cmp.Or(h.Title, h.Name), Chip: dayChip(h, v.now), Hash: h.Hash, Short: h.Hash[:min(len(h.Hash), 12)], Document: h.Text,
+		TakeRuns: take(r, "runs"), TakeTimeline: take(r, "timeline"), TakeChecklist: take(r, "checklist")}
+	o.Said = map[string]string{"approved": "Your approval counts for the content below.", "noted": "It is written down.", "stopped": "It was told to stop: what runs is aborted, what has not begun is skipped.",
+		"started": "It is held now."}[r.URL.Query().Get("said")]
+	o.Sub = h.Name + ", " + h.ID + ". Started by " + h.Actor + ". Times in " + v.zone.String() + "."
+	api := "/api/v1/gamedays/" + url.PathEscape(h.ID) + "/report?format="
+	o.ReportHTML, o.ReportMD = api+"html", api+"md"
+	v.dayState(story, &o)
+	v.dayPeople(s, story, &o)
+	o.Waves, o.Begun = v.waves(story), len(story.Runs) > 0
+	for _, line := range stopWords(story.Day) {
+		o.Guard = append(o.Guard, line)
+	}
+	for _, c := range story.Checklist {
+		o.Checklist = append(o.Checklist, v.checkCard(c, len(story.Checklist) == 1))
+	}
+	for _, n := range slices.Backward(story.Timeline) {
+		o.Timeline = append(o.Timeline, v.noteLine(n))
+	}
+	for _, n := range story.Debrief() {
+		o.Debrief = append(o.Debrief, NoteLine{n.Text, n.Actor, v.day(n.At)})
+	}
+	for _, f := range story.Findings {
+		if s.cfg.Covers(r, f.Service) {
+			o.Findings = append(o.Findings, v.findingRow(f))
+		}
+	}
+	s.show(w, v, http.StatusOK, "gameday", Page{Title: o.Title, Topics: topicDrills, Crumbs: []Link{{Name: "Game days", Href: "/gamedays"}, {Name: o.Title}}}, o)
+}
+
+// dayState fills what stands at the top: how far it is, and what it showed.
+func (v view) dayState(story gameday.Story, o *gamedayView) {
+	h := story.Held
+	word, why := story.Verdict()
+	if h.Stopped != "" {
+		o.Verdict = &Notice{Class: "warn", Icon: "s-warn", Lead: "Ended early.", Text: h.Stopped}
+		if h.StartedAt.IsZero() {
+			o.Verdict.Lead = "Will not be held."
+		}
+	} else if len(story.Runs) > 0 && !h.EndedAt.IsZero() {
+		chip, _ := storyChip(story)
+		o.Verdict = &Notice{Class: chip.Class, Icon: chip.Icon, Lead: sentence(word), Text: why}
+	}
+	planned := Fact{Name: "Planned", Value: v.day(h.PlannedAt).Text, Text: h.PlannedAt.UTC().Format("15:04Z") + ", " + v.in(h.PlannedAt) + "."}
+	if !h.StartedAt.IsZero() {
+		planned.Text += " Begun " + v.clock(h.StartedAt).Text + "."
+	}
+	if !h.EndedAt.IsZero() {
+		planned.Text += " Over " + v.clock(h.EndedAt).Text + "."
+	}
+	agreed := Fact{Name: "Approvals", Value: "none needed", Text: "It is within its grant, or not where users are real."}
+	if h.Needs > 0 {
+		agreed.Value, agreed.Text = slo.Count(int64(h.Agreed(v.now)))+" of "+slo.Count(int64(h.Needs)), "Each for the content "+o.Short+"; it starts by itself once all are there."
+		if h.Agreed(v.now) < h.Needs && h.EndedAt.IsZero() {
+			agreed.Class = "fg-warn"
+		}
+	}
+	done := 0
+	for _, r := range story.Runs {
+		if r.State.Ended() {
+			done++
+		}
+	}
+	runs := Fact{Name: "Runs", Value: slo.Count(int64(done)) + " of " + slo.Count(int64(max(len(story.Runs), len(story.Day.Scenarios)))), Text: plural(len(story.Day.Waves), "wave", "waves") + ", one after another."}
+	ready := Fact{Name: "Readiness", Value: "no data", Class: "mute", Text: "Nothing has answered the questions."}
+	least := -1
+	for _, c := range story.Checklist {
+		if n := readiness.Ready(c.Answers); least < 0 || n < least {
+			least = n
+			ready = Fact{Name: "Readiness", Value: slo.Count(int64(n)) + " of " + slo.Count(int64(len(c.Answers))), Text: c.Service + ", the least ready of " + plural(len(story.Checklist), "service", "services") + ".",
+				Link: &Link{Name: "Checklist", Href: "#checklist"}}
+		}
+	}
+	o.Facts = []Fact{planned, agreed, runs, ready}
+	if h.EndedAt.IsZero() && h.Stopped == "" {
+		o.Stop, o.StopWord = dayHref(h.ID)+"/abort", "Stop game day"
+		if h.StartedAt.IsZero() {
+			o.StopWord = "Call it off"
+		}
+	}
+}
+
+// dayPeople fills who does what, who agreed, and what the reader may do.
+func (v view) dayPeople(s *Server, story gameday.Story, o *gamedayView) {
+	h, roles := story.Held, story.Day.Roles
+	name := func(n string) string { return cmp.Or(n, "nobody named") }
+	o.Roles = []Fact{{Name: "Commander", Text: name(roles.Commander)}, {Name: "Scribe", Text: name(roles.Scribe)}, {Name: "Observers", Text: name(strings.Join(roles.Observers, ", "))}}
+	for _, a := range h.Approvals {
+		row := ApprovalRow{Who: a.Actor, Time: v.day(a.At), Mark: Chip{"fg-normal", "s-normal", "counts"}}
+		switch {
+		case a.Hash != h.Hash:
+			row.Mark = Chip{"fg-warn", "s-warn", "of another content, " + a.Hash[:min(len(a.Hash), 12)]}
+		case v.now.Sub(a.At) >= injector.ApprovalFor:
+			row.Mark = Chip{"fg-warn", "s-warn", "too old"}
+		}
+		o.Approvals = append(o.Approvals, row)
+	}
+	me := auth.From(v.r.Context())
+	if me.May(auth.Operator, auth.Approver) || s.cfg.MayLift(v.r) || s.cfg.MayGrant(v.r) {
+		o.Notes = dayHref(h.ID) + "/notes"
+	}
+	already := slices.ContainsFunc(h.Approvals, func(a injector.Approved) bool {
+		return a.Actor == me.Name && a.Hash == h.Hash && v.now.Sub(a.At) < injector.ApprovalFor
+	})
+	switch {
+	case !h.EndedAt.IsZero() || h.Stopped != "" || h.Needs == 0 || h.Agreed(v.now) >= h.Needs:
+	case !s.cfg.MayGrant(v.r):
+		o.ApproveNote = "An approver can agree to it."
+	case me.Name != "" && (me.Name == h.Actor || me.Name == roles.Commander):
+		o.ApproveNote = "You start or command it: somebody else has to agree."
+	case already:
+		o.ApproveNote = "You have agreed; others have to."
+	default:
+		o.Approve = dayHref(h.ID) + "/approve"
+	}
+}
+
+// waves are the run-of-show: what runs together and in which order, with its run
+// where there is one already.
+func (v view) waves(story gameday.Story) (out []WaveRow) {
+	wave := func(n int) string {
+		if n < len(story.Day.Waves) {
+			return story.Day.Waves[n].Name
+		}
+		return "looked at again"
+	}
+	for i, r := range story.Runs {
+		row := WaveRow{Wave: wave(r.Wave), Scenario: cmp.Or(r.Title, r.Scenario), Href: runHref(r.ID), Service: r.Service, Chip: runChip(r), First: i == 0 || story.Runs[i-1].Wave != r.Wave, Failures: "–"}
+		full := v.runRow(r)
+		row.Shown, row.Failures = full.Shown, full.Failures
+		if !r.StartedAt.IsZero() {
+			row.Time = v.short(r.StartedAt)
+		}
+		out = append(out, row)
+	}
+	if len(story.Runs) > 0 {
+		return out
+	}
+	for _, w := range story.Day.Waves {
+		for i, id := range w.Scenarios {
+			out = append(out, WaveRow{Wave: w.Name, Scenario: id, First: i == 0, Chip: Chip{"unknown", "s-unknown", "not yet"}, Failures: "–"})
+		}
+	}
+	return out
+}
+
+// noteLine is one line of the timeline.
+func (v view) noteLine(n gameday.Note) LogLine {
+	l := LogLine{Time: v.clock(n.At), Text: n.Text, Actor: n.Actor, Class: "fg-unknown", Icon: "e-log"}
+	if !sameDay(n.At.In(v.zone), v.now.In(v.zone)) {
+		l.Time = Time{v.iso(n.At), n.At.In(v.zone).Format("2 Jan 15:04:05")}
+	}
+	switch n.Kind {
+	case "note", "debrief":
+		l.Class, l.Icon = "", "book"
+	case "approval":
+		l.Class, l.Icon = "fg-normal", "s-normal"
+	case "reminder":
+		l.Icon = "bell"
+	case "stop":
+		l.Class, l.Icon = "fg-emergency", "s-emergency"
+	default:
+		return v.runLine(n, l)
+	}
+	return l
+}
+
+func (v view) runLine(n gameday.Note, l LogLine) LogLine {
+	like := v.logLine(injector.Event{At: n.At, Kind: n.Kind, Text: n.Text, Actor: n.Actor})
+	l.Class, l.Icon = like.Class, like.Icon
+	return l
+}
+
+// guardWords sums up the one guard over a game day.
+func guardWords(g scenario.GameDay) string { return strings.Join(stopWords(g), "; ") }
+
+// stopWords says in words what ends all of a game day.
+func stopWords(g scenario.GameDay) (out []string) {
+	for _, s := range g.Stop {
+		over := "above"
+		if s.Reached {
+			over = "at or above"
+		}
+		text := ""
+		switch s.Kind {
+		case scenario.StopBurn:
+			var windows []string
+			for _, w := range s.Windows {
+				windows = append(windows, slo.Span(w))
+			}
+			text = "burn of " + s.Service + " " + over + " " + slo.RateMilli(s.OverMilli) + " over " + strings.Join(windows, " and ")
+		case scenario.StopErrors:
+			text = "failed requests of " + s.Service + " " + over + " " + slo.Percent(s.PPM)
+		case scenario.StopAmplification:
+			text = "tries for each request of " + s.Service + " " + over + " " + tries(s.OverMilli)
+		default:
+			text = "more than " + slo.Percent(s.PPM) + " of the budget spent"
+		}
+		if s.For > 0 {
+			text += " for " + slo.Span(s.For)
+		}
+		out = append(out, text)
+	}
+	if g.Deadline > 0 {
+		out = append(out, "it goes on for longer than "+slo.Span(g.Deadline))
+	}
+	return append(out, "one of its runs is stopped, or a blackout begins")
+}
+
+// daySheets are the tables of the page.
+func daySheets(story gameday.Story) []sheet {
+	runs := sheet{name: "runs", columns: []string{"wave", "id", "scenario", "service", "state", "verdict", "reason", "started_at", "ended_at", "failed_requests", "requests"}}
+	for _, r := range story.Runs {
+		runs.rows = append(runs.rows, []field{num(int64(r.Wave) + 1), txt(r.ID), txt(r.Scenario), txt(r.Service), txt(string(r.State)), txt(string(r.Verdict)), txt(r.Reason), instant(r.StartedAt), instant(r.EndedAt), num(r.Bad), num(r.Good + r.Bad)})
+	}
+	lines := sheet{name: "timeline", columns: []string{"at", "kind", "actor", "run", "text"}}
+	for _, n := range story.Timeline {
+		lines.rows = append(lines.rows, []field{instant(n.At), txt(n.Kind), txt(n.Actor), txt(n.Run), txt(n.Text)})
+	}
+	check := sheet{name: "checklist", columns: []string{"service", "item", "state", "text", "evidence", "by", "at"}}
+	for _, c := range story.Checklist {
+		for _, a := range c.Answers {
+			check.rows = append(check.rows, []field{txt(c.Service), txt(a.ID), txt(string(a.State)), txt(a.Text), txt(a.Evidence), txt(a.By), instant(a.At)})
+		}
+	}
+	return []sheet{runs, lines, check}
+}

@@ -1,0 +1,289 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"breakwater/injector/readiness"
+	"breakwater/slo"
+)
+
+// Readiness is what the pages need of the fifteen questions.
+type Readiness interface {
+	// Look is how ready each service was day by day, by name; "" means all.
+	Look(ctx context.Context, service string, since time.Time) ([]readiness.Trend, error)
+	// Assess answers the questions for one service now.
+	Assess(ctx context.Context, service string) ([]readiness.Answer, error)
+}
+
+// ReadyBell takes what people answer: the handler of the API.
+type ReadyBell interface {
+	Answer(w http.ResponseWriter, r *http.Request)
+}
+
+type readinessView struct {
+	Sub, Trouble string
+	Groups       []ReadyGroup
+	Items        []ReadyItem
+	Rows         []ReadyRow
+	Sum          []string // of each item, how many services say yes
+	Find, AsOf   string
+	Take         Take
+	More         Link
+}
+
+// ReadyGroup heads its items.
+type ReadyGroup struct {
+	Name string
+	N    int
+}
+
+// ReadyItem is one question, as a column.
+type ReadyItem struct{ ID, Question, Short string }
+
+// ReadyRow is one service.
+type ReadyRow struct {
+	Name, Href, Of, Gained, GainedClass string
+	Cells                               []ReadyCell
+	Bar                                 Bar
+	Spark                               Spark
+	Ready                               int
+}
+
+// ReadyCell is one answer.
+type ReadyCell struct{ Href, Class, Icon, Text string }
+
+const (
+	readyDays  = 90
+	mostReady  = 60
+	readyShows = 2000
+)
+
+// itemWords are short names of the questions, for columns.
+func itemWords(id string) string {
+	words := map[string]string{"contract-check": "contract checked", "error-codes": "error codes", "sli": "SLI", "slo": "SLO", "retry-count": "retry count", "budget-review": "budget review"}
+	return cmp.Or(words[id], strings.ReplaceAll(id, "-", " "))
+}
+
+func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	trends, err := s.cfg.Readiness.Look(r.Context(), "", v.now.AddDate(0, 0, 1-readyDays))
+	o := readinessView{Trouble: s.read(r.Context(), "Readiness", err), Find: strings.TrimSpace(r.URL.Query().Get("q"))}
+	find := strings.ToLower(o.Find)
+	trends = slices.DeleteFunc(slices.Clone(trends), func(t readiness.Trend) bool {
+		return !s.cfg.Covers(r, t.Service) || !strings.Contains(strings.ToLower(t.Service), find)
+	})
+	// The least ready first; who was not looked at yet is not known to be ready.
+	slices.SortStableFunc(trends, func(a, b readiness.Trend) int {
+		return cmp.Or(newest(a).Ready-newest(b).Ready, strings.Compare(a.Service, b.Service))
+	})
+	if s.exported(w, v, readySheet(trends), trendSheet(trends)) {
+		return
+	}
+	o.Take = take(r, "readiness")
+	o.Groups, o.Items = readyItems()
+	yes, looked, ready := map[string]int{}, 0, 0
+	var oldest time.Time
+	for _, t := range trends {
+		d := newest(t)
+		if d.At.IsZero() {
+			continue
+		}
+		looked++
+		if oldest.IsZero() || d.At.Before(oldest) {
+			oldest = d.At
+		}
+		if d.Of > 0 && d.Ready == d.Of {
+			ready++
+		}
+		for id, state := range d.States {
+			if state == readiness.Yes {
+				yes[id]++
+			}
+		}
+	}
+	for _, x := range o.Items {
+		o.Sum = append(o.Sum, slo.Count(int64(yes[x.ID])))
+	}
+	limit := mostReady
+	if r.URL.Query().Get("all") == "1" {
+		limit = readyShows
+	}
+	for _, t := range trends[:min(len(trends), limit)] {
+		o.Rows = append(o.Rows, v.readyRow(t))
+	}
+	if n := len(trends); n > len(o.Rows) {
+		o.More = Link{Name: "Show all " + slo.Count(int64(n)), Href: with(r, "all", "1")}
+	}
+	o.Sub = plural(len(trends), "service", "services") + ", the least ready first; " + slo.Count(int64(ready)) + " with all " + strconv.Itoa(len(o.Items)) + "."
+	if looked > 0 {
+		o.AsOf = "Each service as it was looked at last, " + v.short(oldest).Text + " or later."
+	}
+	s.show(w, v, http.StatusOK, "readiness", Page{Title: "Readiness", Topics: topicLedger, Crumbs: []Link{{Name: "Readiness"}}}, o)
+}
+
+// newest is the last day of t, a day without answers where there is none.
+func newest(t readiness.Trend) readiness.Day {
+	if len(t.Days) == 0 {
+		return readiness.Day{}
+	}
+	return t.Days[len(t.Days)-1]
+}
+
+// readyItems are the questions in their order, with their groups.
+func readyItems() (groups []ReadyGroup, items []ReadyItem) {
+	for _, a := range readiness.Assess(readiness.Facts{}) {
+		items = append(items, ReadyItem{ID: a.ID, Question: a.Question, Short: itemWords(a.ID)})
+		if n := len(groups); n == 0 || groups[n-1].Name != a.Group {
+			groups = append(groups, ReadyGroup{Name: a.Group})
+		}
+		groups[len(groups)-1].N++
+	}
+	return groups, items
+}
+
+func (v view) readyRow(t readiness.Trend) ReadyRow {
+	d := newest(t)
+	row := ReadyRow{Name: t.Service, Href: readyHref(t.Service), Of: "not looked at", Ready: d.Ready, Bar: Bar{Class: "f-hatch", Width: "100", Size: "thin", Label: "no data"}, Spark: readySpark(t, v.now)}
+	if d.Of > 0 {
+		row.Of = slo.Count(int64(d.Ready)) + "/" + slo.Count(int64(d.Of))
+		row.Bar = Bar{Class: "f-c1", Width: pos(100 * float64(d.Ready) / float64(d.Of)), Size: "thin", Label: row.Of}
+	}
+	if len(t.Days) > 1 {
+		switch n := t.Gained(); {
+		case n > 0:
+			row.Gained, row.GainedClass = "+"+strconv.Itoa(n), "fg-normal"
+		case n < 0:
+			row.Gained, row.GainedClass = "−"+strconv.Itoa(-n), "fg-emergency"
+		default:
+			row.Gained, row.GainedClass = "±0", "mute"
+		}
+	}
+	for _, id := range readiness.Items() {
+		mark := stateMark(d.States[id])
+		row.Cells = append(row.Cells, ReadyCell{Href: row.Href + "#" + id, Class: mark.Class, Icon: mark.Icon, Text: mark.Text})
+	}
+	return row
+}
+
+// readySpark draws how many answers were yes, day by day; a day on which nobody
+// looked is a gap.
+func readySpark(t readiness.Trend, now time.Time) Spark {
+	values := make([]int, readyDays)
+	for i := range values {
+		values[i] = -1
+	}
+	of := 1
+	first := now.UTC().AddDate(0, 0, 1-readyDays).Format(time.DateOnly)
+	from, err := time.Parse(time.DateOnly, first)
+	if err != nil {
+		return Spark{}
+	}
+	for _, d := range t.Days {
+		if at, err := time.Parse(time.DateOnly, d.Day); err == nil {
+			if i := int(at.Sub(from) / (24 * time.Hour)); i >= 0 && i < readyDays {
+				values[i], of = d.Ready, max(of, d.Of)
+			}
+		}
+	}
+	return stepSpark(values, of)
+}
+
+// stepSpark draws values from 0 to most; -1 is no data.
+func stepSpark(values []int, most int) Spark {
+	s := Spark{Class: "c1", One: "0"}
+	var line strings.Builder
+	wide := 104.0 / float64(len(values))
+	pen := false
+	for i, n := range values {
+		if n < 0 {
+			pen = false
+			continue
+		}
+		y := pos(28 - 26*float64(n)/float64(most))
+		verb := "L"
+		if !pen {
+			verb = "M"
+		}
+		line.WriteString(verb + pos(float64(i)*wide) + " " + y + "H" + pos(float64(i+1)*wide))
+		pen = true
+	}
+	s.Line = line.String()
+	return s
+}
+
+type readyView struct {
+	Service, ServiceHref, Sub, Said string
+	Facts                           []Fact
+	Items                           []CheckItem
+	Chart                           *Chart
+	ChartTrouble                    string
+	Changes                         []LogLine
+	Take, TakeDays                  Take
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	v := s.look(r)
+	name := chi.URLParam(r, "service")
+	known := slices.ContainsFunc(v.services, func(x service) bool { return x.Name == name })
+	trends, err := s.cfg.Readiness.Look(r.Context(), name, v.now.AddDate(0, 0, 1-readyDays))
+	trouble := s.read(r.Context(), "The days before", err)
+	var t readiness.Trend
+	if len(trends) > 0 {
+		t = trends[0]
+	}
+	if !s.cfg.Covers(r, name) || !known && len(t.Days) == 0 && trouble == "" {
+		s.trouble(w, v, http.StatusNotFound, "No service "+name, "No document and no objective names a service of this name, or your token does not cover it.")
+		return
+	}
+	all, err := s.cfg.Readiness.Assess(r.Context(), name)
+	if text := s.read(r.Context(), "The answers", err); text != "" {
+		s.trouble(w, v, http.StatusServiceUnavailable, "Readiness of "+name, text+" Control asks the database again by itself.")
+		return
+	}
+	if s.exported(w, v, answerSheet(name, all), trendSheet(trends)) {
+		return
+	}
+	o := readyView{Service: name, ServiceHref: serviceHref(name), Sub: readyWords(all) + " answered with yes. What the system can know is computed; the rest people answer, with evidence, and their answer grows old.",
+		Items: v.checkItems(name, all), ChartTrouble: trouble, Take: take(r, "answers"), TakeDays: take(r, "trend")}
+	o.Said = map[string]string{"answered": "Your answer counts for 180\u202fd."}[r.URL.Query().Get("said")]
+	if s.cfg.MayLift(r) || s.cfg.MayGrant(r) {
+		for i := range o.Items {
+			if o.Items[i].ByHand && o.Items[i].Mark.Text != "no" || o.Items[i].ByHand && o.Items[i].By != "" {
+				o.Items[i].Answer = readyHref(name)
+			}
+		}
+	}
+	for i := range o.Items {
+		o.Items[i].Anchor = o.Items[i].ID
+	}
+	o.Facts = readyFacts(all, t)
+	if trouble == "" {
+		o.Chart = v.readyChart(t)
+	}
+	for _, c := range t.Changes[:min(len(t.Changes), 20)] {
+		mark := stateMark(c.To)
+		o.Changes = append(o.Changes, LogLine{Time: Time{c.Day, c.Day}, Class: mark.Class, Icon: mark.Icon, Text: itemWords(c.Item) + ": " + string(c.From) + " to " + string(c.To)})
+	}
+	s.show(w, v, http.StatusOK, "ready", Page{Title: "Readiness of " + name, Topics: topicLedger, Crumbs: []Link{{Name: "Readiness", Href: "/readiness"}, {Name: name}}}, o)
+}
+
+func (s *Server) answerReady(w http.ResponseWriter, r *http.Request) {
+	small(w, r)
+	if !s.helper(w, r, "Not answered") {
+		return
+	}
+	name := chi.URLParam(r, "service")
+	body := map[string]any{"item": r.PostFormValue("item"), "yes": r.PostFormValue("yes") == "yes", "evidence": r.PostFormValue("evidence")}
+	if s.asked(w, r, s.cfg.ReadyBell.Answer, map[string]string{"service": name}, body, "Not answered") {
+		http.Redirect(w, r, readyHref(name)+"?said=answered#"+url.QueryEscape(r.PostFormValue("item")), http.StatusSeeOther)
+	}
+}
