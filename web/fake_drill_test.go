@@ -142,6 +142,13 @@ func (h shelf) Write(_ context.Context, actor, name, text string) (string, error
 	return "/etc/breakwater/" + name, nil
 }
 
+func (h shelf) Check(name, text string) error {
+	if strings.Contains(text, "name: shop\n") {
+		return nil
+	}
+	return conf.Mistakes{{File: name, Line: 3, Col: 7, Path: "name", Text: "must be a name, got " + text}}
+}
+
 func (h shelf) Issue(_ context.Context, actor, name string) (string, error) {
 	if err := auth.CheckToken(auth.Token{Name: name, Role: auth.Gateway}); err != nil {
 		return "", err

@@ -232,8 +232,11 @@ func (v view) previewView(p injector.Preview) PreviewView {
 			slo.Count(f.Hits) + " tries of " + plural(int(f.Requests), "request", "requests") + "."
 	}
 	fact := func(name, text string) { out.Facts = append(out.Facts, Fact{Name: name, Text: text}) }
-	fact("Requests that match", slo.Count(f.Requests))
-	fact("Tries that are hit", slo.Count(f.Hits))
+	if !seen { // no reading is not zero
+		f.Requests, f.Hits = -1, -1
+	}
+	fact("Requests that match", known(f.Requests, slo.Count(f.Requests)))
+	fact("Tries that are hit", known(f.Hits, slo.Count(f.Hits)))
 	fact("Tries a request", fmtMilli(f.AmplificationMilli))
 	fact("Fail after retries", sharePPM(f.FinalPPM))
 	fact("Users see fail", sharePPM(f.UserFailPPM)+", "+known(f.Failures, plural(int(f.Failures), "request", "requests")))

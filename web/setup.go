@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ type Setup interface {
 	// read them at a start, enters it in the audit, and puts it there under a name that
 	// no file has; then it holds. A mistake is conf.Mistakes.
 	Write(ctx context.Context, actor, name, text string) (path string, err error)
+	// Check reads a document of a gateway; a mistake is conf.Mistakes.
+	Check(name, text string) error
 	// Issue makes a token for a gateway.
 	Issue(ctx context.Context, actor, name string) (secret string, err error)
 }
@@ -80,6 +83,8 @@ type setupView struct {
 	Gateways           []GatewayRow
 	Secret, Command    string
 	GatewayName        string
+	Serves, Address    string // what the gateway stands before, and where that answers
+	GatewayDocument    string
 	Services           []ServiceRow
 	Service, Owner     string
 	Targets            []TargetRow
@@ -93,7 +98,6 @@ type setupView struct {
 // setupState is how far an installation is, by what is there. Nothing else keeps it.
 type setupState struct {
 	gateways  []injector.Gateway
-	services  []ServiceRow
 	schedules []injector.Schedule
 	trouble   string
 }
@@ -192,20 +196,46 @@ func (s *Server) setupPage(w http.ResponseWriter, r *http.Request, status int, o
 			o.GatewayName = "gateway-1"
 		}
 		if o.Secret != "" {
-			o.Command = gatewayCommand(o.GatewayName, o.Place.Control, o.Secret)
+			o.Command, o.GatewayDocument = gatewayCommand(o.GatewayName, o.Place.Control, o.Secret), gatewayDocument(o.Serves, o.Address)
 		}
 	case 2:
 		s.setupPromise(r, v, &o)
 	case 3:
 		s.setupDrill(r, v, &o)
 	}
-	s.show(w, v, status, "setup", Page{Title: "Setup", Topics: topicSetup + " " + topicLedger, Crumbs: []Link{{Name: "Setup"}}}, o)
+	s.show(w, v, status, "setup", Page{Title: "Setup", Topics: topicSetup, Crumbs: []Link{{Name: "Setup"}}}, o)
 }
 
 // gatewayCommand starts a gateway that reports here. The token goes by the
 // environment: arguments can be read by every user of a machine.
 func gatewayCommand(name, control, secret string) string {
 	return "BREAKWATER_TOKEN=" + secret + " breakwater gateway --name " + name + " --config gw.yaml --control " + control
+}
+
+// gatewayDocument is a small document for a gateway before one service: all requests
+// go there, and what may be asked again is, once.
+func gatewayDocument(service, address string) string {
+	return fmt.Sprintf(`apiVersion: breakwater/v1
+kind: Upstream
+name: %[1]s
+endpoints:
+  - {address: %[2]s}
+---
+apiVersion: breakwater/v1
+kind: Route
+name: %[3]s
+service: %[1]s
+match: {path: "/*"}
+upstream: %[1]s
+timeout: 10s
+retry:
+  enabled: true
+  max_retries: 1
+  per_try_timeout: 3000ms
+  retry_on_status: [502, 503, 504]
+  backoff_base: 100ms
+  fallback_strategy: pass_through
+`, yamlFlow(service), yamlQuoted(address), yamlFlow(clipName(service+"-all")))
 }
 
 // mayIssue reports whether who asks may make tokens.
@@ -254,8 +284,10 @@ func (s *Server) setupPromise(r *http.Request, v view, o *setupView) {
 	o.Why = svc.Failures + " of " + svc.Requests + " requests of " + svc.Name + " failed in the last " + o.Span + ", " + svc.Success + " were good. "
 	if sure {
 		o.Why += target + "\u202f% is the strictest target here of whose failures that is at most half."
+	} else if 2*svc.bad <= svc.valid/100+1 {
+		o.Why += "Those are too few (" + svc.Requests + ") to suggest a strict one: begin with " + target + "\u202f%."
 	} else {
-		o.Why += "That is too little, or too much, to suggest a strict one: begin with " + target + "\u202f%."
+		o.Why += "So many fail that even " + target + "\u202f% would be broken soon: see why before anything is promised, or begin with that."
 	}
 	chosen := cmp.Or(r.FormValue("target"), target)
 	list := offeredTargets()

@@ -116,6 +116,10 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 		}
 		d.Accepts = append(d.Accepts, AcceptRow{w.Code, sentenceCase(w.Text), slices.Contains(accepted, w.Code)})
 	}
+	// What can be agreed to stands once, beside its box.
+	d.Preview.Objections = slices.DeleteFunc(d.Preview.Objections, func(o Objection) bool {
+		return slices.ContainsFunc(d.Accepts, func(a AcceptRow) bool { return a.Code == o.Code })
+	})
 	x := s.slotOf(r)
 	d.Zone, d.Cron = x.zone, x.cron()
 	for i, name := range weekdays[:7] {
@@ -204,13 +208,7 @@ func (s *Server) writeSetup(w http.ResponseWriter, r *http.Request, service, fil
 	path, err := s.cfg.Setup.Write(r.Context(), s.cfg.Actor(r), file, text)
 	if err != nil {
 		if all, ok := err.(conf.Mistakes); ok {
-			for _, m := range all {
-				p := problemOf(m)
-				if p.Place != "" && m.File != "" {
-					p.Place = m.File + ":" + p.Place
-				}
-				o.Problems = append(o.Problems, p)
-			}
+			o.Problems = setupProblems(all)
 			o.Trouble = "Nothing was written: the documents would have mistakes."
 		} else {
 			o.Trouble = "Nothing was written: " + err.Error() + ". The document stands below: put it there yourself, and restart control."
@@ -223,12 +221,30 @@ func (s *Server) writeSetup(w http.ResponseWriter, r *http.Request, service, fil
 	leave(w, r, "/setup?said="+said)
 }
 
+// setupProblems are mistakes with the files they stand in.
+func setupProblems(err error) (out []Problem) {
+	for _, m := range mistakesOf(err) {
+		p := problemOf(m)
+		if p.Place != "" && m.File != "" {
+			p.Place = m.File + ":" + p.Place
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // setupGateway makes a token for a gateway and shows the command with it, this once.
 func (s *Server) setupGateway(w http.ResponseWriter, r *http.Request) {
 	if !s.setupAllowed(w, r, true) {
 		return
 	}
-	o := setupView{GatewayName: strings.ToLower(strings.TrimSpace(r.PostFormValue("name")))}
+	form := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	o := setupView{GatewayName: strings.ToLower(form("name")), Serves: form("service"), Address: form("address")}
+	if err := s.cfg.Setup.Check("gw.yaml", gatewayDocument(o.Serves, o.Address)); err != nil {
+		o.Trouble, o.Problems = "No token was made: with these the gateway could not begin.", setupProblems(err)
+		s.setupPage(w, r, http.StatusUnprocessableEntity, o)
+		return
+	}
 	secret, err := s.cfg.Setup.Issue(r.Context(), s.cfg.Actor(r), o.GatewayName)
 	if err != nil {
 		o.Trouble = "No token was made: " + err.Error() + "."

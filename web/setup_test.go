@@ -90,12 +90,15 @@ func TestSetupWrites(t *testing.T) {
 	if status, _, _ := sends(t, as(handler, auth.Principal{Name: "part", Role: auth.Admin, Services: []string{"checkout"}}), "/setup/gateway", url.Values{"name": {"gw"}}); status != 403 {
 		t.Errorf("an admin of one service makes a token: %d", status)
 	}
-	status, _, body := sends(t, boss, "/setup/gateway", url.Values{"name": {"GW-East"}})
+	status, _, body := sends(t, boss, "/setup/gateway", url.Values{"name": {"GW-East"}, "service": {"shop"}, "address": {"10.0.0.1:80"}})
 	if want := "BREAKWATER_TOKEN=bw_secret breakwater gateway --name gw-east --config gw.yaml --control http://127.0.0.1:8081"; status != 200 || !strings.Contains(body, want) || !strings.Contains(body, "Waiting for gw-east to report") {
 		t.Errorf("%d, and the command is not there", status)
 	}
-	if status, _, body := sends(t, boss, "/setup/gateway", url.Values{"name": {"<b>"}}); status != 422 || !strings.Contains(body, "must be lower case letters") || strings.Contains(body, "<b>&#34;: must") {
+	if status, _, body := sends(t, boss, "/setup/gateway", url.Values{"name": {"<b>"}, "service": {"shop"}}); status != 422 || !strings.Contains(body, "must be lower case letters") || strings.Contains(body, "<b>&#34;: must") {
 		t.Errorf("a name that is none: %d", status)
+	}
+	if status, _, body := sends(t, boss, "/setup/gateway", url.Values{"name": {"gw"}, "service": {"<script>alert(1)</script>"}}); status != 422 || !strings.Contains(body, "gw.yaml:3:7") || strings.Contains(body, "<script>alert") || !strings.Contains(body, `value="gw"`) {
+		t.Errorf("a service that is none: %d", status)
 	}
 	h.counted = []string{"checkout"}
 	if status, to, _ := sends(t, boss, "/setup/slo", url.Values{"service": {"checkout"}, "target": {"99.9"}, "owner": {`team "a" # b`}}); status != 303 || to != "/setup?said=promised" {
