@@ -38,6 +38,7 @@ func TestUX_P9_ThePageOfTheGate(t *testing.T) {
 		"overrides away":             {"lost", "/gate?view=overrides", []string{"Overrides cannot be read now"}, []string{"Nobody has asked"}},
 		"the policy in force":        {"shop", "/gate?view=policy", []string{"name: shop", "Nothing tried yet", "dependants: observed"}, nil},
 		"another policy":             {"shop", policy(head + "services: [order]\nthaw: {left: 90%, hold: 60m, min_freeze: 30d}\n"), []string{"Last 30" + thin + "d this policy = ", "the one in force = ", "order-availability", "Replayed by budgets alone"}, []string{"coupon-availability"}},
+		"in place of another":        {"shop", policy(head + "levels: {warn: 1%, emergency: 2%}\n"), []string{"coupon-availability", "As closely rules now: shop; both cannot be in force"}, nil},
 		"a mistake is at its place":  {"shop", policy(head + "levels: {warn: 90%}\n"), []string{"line 4", "must have emergency above warn", "nothing was replayed"}, []string{"Last 30"}},
 		"no policy at all":           {"shop", policy("kind: Route\n"), []string{"must be one FreezePolicy"}, nil},
 		"of nobody":                  {"shop", policy(head + "services: [nobody]\n"), []string{"There is nothing to replay"}, nil},

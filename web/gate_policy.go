@@ -90,8 +90,12 @@ func (s *Server) tryPolicy(v view, o *gateView) {
 }
 
 func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy, p freeze.Policy) {
-	// As it would be: beside the others, in place of the one that has its name.
-	then := append(slices.DeleteFunc(slices.Clone(inForce), func(x freeze.Policy) bool { return x.Name == p.Name }), p)
+	// As it would be: beside the others, in place of the one that has its name, and of
+	// those that rule as closely, which could not stay.
+	then := slices.DeleteFunc(slices.Clone(inForce), func(x freeze.Policy) bool { return x.Name == p.Name })
+	others := slices.Clone(then)
+	then = slices.Insert(then, 0, p)
+	var rivals []string
 	var trials []freeze.Trial
 	silent, unable, left, closer := 0, 0, 0, 0
 	for _, svc := range v.services {
@@ -108,6 +112,9 @@ func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy,
 			case len(trials) == mostTrials:
 				left++
 				continue
+			}
+			if r := freeze.For(append(slices.Clone(others), p), svc.Name, st.Env); r.Name != p.Name && !slices.Contains(rivals, r.Name) {
+				rivals = append(rivals, r.Name)
 			}
 			from := v.now.Add(-trialBack)
 			is, err := s.replayUnder(v, st, freeze.For(inForce, svc.Name, st.Env), from)
@@ -128,13 +135,22 @@ func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy,
 		}
 	}
 	part.Note = trialNote(trials, silent, unable, left, closer)
+	if len(rivals) > 0 {
+		part.Note += " As closely rules now: " + strings.Join(rivals, ", ") + "; both cannot be in force."
+	}
 	if len(trials) == 0 {
 		part.Trouble = "There is nothing to replay: no objective with data is ruled by this policy. " + part.Note
 		part.Note = ""
 		return
 	}
 	n, m, was, would := freeze.Sum(trials)
-	part.Answer = "Last " + slo.Span(trialBack) + " this policy = " + plural(m, "freeze", "freezes") + ", " + slo.Span(would) + "; the one in force = " + plural(n, "freeze", "freezes") + ", " + slo.Span(was) + "."
+	times := func(n int, frozen time.Duration) string {
+		if n == 0 {
+			return "no freeze"
+		}
+		return plural(n, "freeze", "freezes") + ", " + slo.Span(frozen)
+	}
+	part.Answer = "Last " + slo.Span(trialBack) + " this policy = " + times(m, would) + "; the one in force = " + times(n, was) + "."
 }
 
 func (s *Server) replayUnder(v view, st slo.Status, p freeze.Policy, from time.Time) (slo.Backtest, error) {

@@ -257,6 +257,9 @@ func (v view) freezeBands(a axis, list []freeze.Span) *Bands {
 		}
 	}
 	out := &Bands{Label: "Freezes of services over the last " + slo.Span(a.to.Sub(a.from)), X: v.times(a), Height: laneHeight(len(lanes))}
+	for i := range out.X { // days are too long to stand side by side on a phone
+		out.X[i].Wide = out.X[i].Anchor == "middle"
+	}
 	each := 100 / float64(len(lanes))
 	for i, lane := range lanes {
 		service, env, _ := strings.Cut(lane, "\x00")
