@@ -19,7 +19,9 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	name := filepath.Join(dir, "breakwater")
-	out, err := exec.Command("go", "build", "-o", name, "breakwater/cmd/breakwater").CombinedOutput()
+	cmd := exec.Command("go", "build", "-o", name, "breakwater/cmd/breakwater")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build does
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}

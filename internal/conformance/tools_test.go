@@ -24,7 +24,7 @@ func install(t *testing.T, pkg, name string) string {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "install", pkg+"@latest")
 	cmd.Dir = t.TempDir() // outside our module
-	cmd.Env = append(os.Environ(), "GOBIN="+dir)
+	cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0", "GOFLAGS=-trimpath")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("install %s: %v\n%s", pkg, err, out)
 	}
