@@ -27,6 +27,9 @@ func status(level slo.Level, bad int64) slo.Status {
 	for _, w := range slo.BurnWindows() {
 		s.Burns = append(s.Burns, slo.Burning(o, w, t))
 	}
+	if level == slo.Unknown {
+		s.Blind = "low_coverage"
+	}
 	if level == slo.Frozen {
 		s.ThawAt = noon.Add(3 * time.Hour)
 	}

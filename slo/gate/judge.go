@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -76,11 +77,7 @@ func (j *judgement) answer(s slo.Status, known bool) Decision {
 		d.ThawAt = thawOf(s)
 		d = j.frozen(d, "budget_exhausted", why, s.Since)
 	default:
-		code := "no_data"
-		if !s.Budget.NoData {
-			code = "low_coverage"
-		}
-		return d.say(Hold, code, why, "No state is held from before, so nothing can be said yet.")
+		return d.say(Hold, cmp.Or(s.Blind, "no_data"), why, "No state is held from before, so nothing can be said yet.")
 	}
 	if s.Measured == slo.Unknown {
 		d.Reasons = append(d.Reasons, "The answer is that of the held state: data is missing at present.")

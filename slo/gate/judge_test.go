@@ -134,9 +134,11 @@ func TestSLO_T33(t *testing.T) {
 func TestUX_U4(t *testing.T) {
 	stale, blind := status(slo.Normal, 1), status(slo.Unknown, 0)
 	stale.At = noon.Add(-10 * time.Minute)
-	blind.Budget = slo.Budget{NoData: true}
+	blind.Budget, blind.Blind = slo.Budget{NoData: true}, "no_data"
 	sampled := status(slo.Unknown, 3)
 	sampled.Blind = "undetermined"
+	dim := status(slo.Unknown, 3)
+	dim.Blind = "low_coverage"
 	writing := func(allow bool) freeze.Policy {
 		p := freeze.Default()
 		p.Name, p.OnUnknown = "written", []freeze.Settle{{Envs: []string{"prod"}, Allow: allow}}
@@ -148,13 +150,15 @@ func TestUX_U4(t *testing.T) {
 		policies []freeze.Policy
 		want     Verdict
 		exit     int
+		code     string // "": another test's
 	}{
-		{"the database is down", []slo.Status{stale}, nil, Unclear, 4},
-		{"the service was never seen", nil, nil, Unclear, 4},
-		{"no data", []slo.Status{blind}, nil, Hold, 3},
-		{"all samples errored", []slo.Status{sampled}, nil, Hold, 3},
-		{"a policy asks for allow in writing", []slo.Status{stale}, []freeze.Policy{writing(true)}, Allow, 0},
-		{"a policy asks for deny in writing", []slo.Status{stale}, []freeze.Policy{writing(false)}, Deny, 1},
+		{"the database is down", []slo.Status{stale}, nil, Unclear, 4, ""},
+		{"the service was never seen", nil, nil, Unclear, 4, ""},
+		{"no data", []slo.Status{blind}, nil, Hold, 3, "no_data"},
+		{"all samples errored", []slo.Status{sampled}, nil, Hold, 3, "undetermined"},
+		{"too few reports", []slo.Status{dim}, nil, Hold, 3, "low_coverage"},
+		{"a policy asks for allow in writing", []slo.Status{stale}, []freeze.Policy{writing(true)}, Allow, 0, ""},
+		{"a policy asks for deny in writing", []slo.Status{stale}, []freeze.Policy{writing(false)}, Deny, 1, ""},
 	}
 	for _, tt := range tests {
 		k := &keeper{}
@@ -166,6 +170,9 @@ func TestUX_U4(t *testing.T) {
 		}
 		if d.Decision != tt.want || ExitCode(d, nil, "") != tt.exit || len(k.kept) != 1 {
 			t.Errorf("%s: %s %s, exit %d, %d kept; want %s", tt.name, d.Decision, d.ReasonCode, ExitCode(d, nil, ""), len(k.kept), tt.want)
+		}
+		if tt.code != "" && d.ReasonCode != tt.code {
+			t.Errorf("%s: reason %s, want %s", tt.name, d.ReasonCode, tt.code)
 		}
 		if len(tt.policies) > 0 && !strings.Contains(strings.Join(d.Reasons, " "), "policy written asks for "+string(tt.want)) {
 			t.Errorf("%s: the answer does not say who asked for it: %q", tt.name, d.Reasons)
@@ -202,7 +209,7 @@ func TestReliability_X168(t *testing.T) {
 
 func TestSLO_S24_NoEventsIsNoData(t *testing.T) {
 	none := status(slo.Unknown, 0)
-	none.Budget = slo.Weigh(none.Objective, slo.Tally{})
+	none.Budget, none.Blind = slo.Weigh(none.Objective, slo.Tally{}), "no_data"
 	d := Judge(Request{Service: "order", Env: "prod"}, Facts{Statuses: []slo.Status{none}}, noon)
 	if d.ReasonCode != "no_data" || d.Remaining != nil || d.Decision == Allow {
 		t.Errorf("%s %s, %v left", d.Decision, d.ReasonCode, d.Remaining)
