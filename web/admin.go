@@ -19,6 +19,8 @@ type Accounts struct {
 	Tokens auth.Store
 	Audit  AuditLog
 	Chain  *auth.Chain
+	// System is the machinery: configurations, deliveries, the database, gateways.
+	System System
 	// Forget makes a revocation hold with the next request; nil: within two seconds.
 	Forget func()
 }
@@ -42,6 +44,8 @@ func adminNav(r *http.Request) []Link {
 		{Name: "People", Href: "/admin/", Icon: "book", Head: "Admin"},
 		{Name: "Tokens", Href: "/admin/tokens", Icon: "check"},
 		{Name: "Audit", Href: "/admin/audit", Icon: "list"},
+		{Name: "Configuration", Href: "/admin/config", Icon: "gear"},
+		{Name: "Health", Href: "/admin/doctor", Icon: "info"},
 	}
 }
 
@@ -62,6 +66,10 @@ func (s *Server) Admin(a Accounts) http.Handler {
 	r.Post("/tokens", d.createToken)
 	r.Post("/tokens/{name}/revoke", d.revokeToken)
 	r.Get("/audit", d.audit)
+	r.Get("/config", d.configs)
+	r.Get("/deliveries", d.deliveries)
+	r.Get("/database", d.database)
+	r.Get("/doctor", d.doctor)
 	r.NotFound(s.notFound)
 	return r
 }
@@ -75,7 +83,7 @@ type adminDesk struct {
 func (d *adminDesk) all(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !administers(auth.From(r.Context())) {
-			d.trouble(w, d.look(r), http.StatusForbidden, "Not allowed", "People, tokens and the audit are for admins of all services.")
+			d.trouble(w, d.look(r), http.StatusForbidden, "Not allowed", "These pages are for admins of all services.")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -93,7 +101,8 @@ type adminFrame struct {
 }
 
 func adminTabs(here string) []Link {
-	tabs := []Link{{Name: "People", Href: "/admin/"}, {Name: "Tokens", Href: "/admin/tokens"}, {Name: "Audit", Href: "/admin/audit"}}
+	tabs := []Link{{Name: "People", Href: "/admin/"}, {Name: "Tokens", Href: "/admin/tokens"}, {Name: "Audit", Href: "/admin/audit"},
+		{Name: "Configuration", Href: "/admin/config"}, {Name: "Deliveries", Href: "/admin/deliveries"}, {Name: "Database", Href: "/admin/database"}, {Name: "Health", Href: "/admin/doctor"}}
 	for i := range tabs {
 		tabs[i].Here = tabs[i].Name == here
 	}

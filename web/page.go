@@ -39,7 +39,7 @@ func parsePages(a *assets) (*pages, error) {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}
 	p := &pages{set: map[string]*template.Template{}}
-	for _, name := range append(slices.Concat(morePages(), practicePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit") {
+	for _, name := range append(slices.Concat(morePages(), practicePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit", "admin-config", "admin-deliveries", "admin-database", "admin-doctor") {
 		t, err := base.Clone()
 		if err == nil {
 			t, err = t.ParseFS(templateFiles, "templates/"+name+".html")

@@ -36,13 +36,14 @@ import (
 
 // controlOptions are the flags of control alone.
 type controlOptions struct {
-	openLoopback bool
-	hosts        []string
-	zone         string
-	tokenFile    string // takes the first admin token instead of standard error
-	pages        string // where people reach control, for links in messages
-	signin       signinOptions
-	probeHosts   []string // that hypotheses may ask
+	openLoopback  bool
+	hosts         []string
+	zone          string
+	tokenFile     string // takes the first admin token instead of standard error
+	pages         string // where people reach control, for links in messages
+	signin        signinOptions
+	gatewayAdmins []string // admin ports that the pages ask for their figures
+	probeHosts    []string // that hypotheses may ask
 }
 
 func newControl(io streams) *cobra.Command {
@@ -67,6 +68,7 @@ func newControl(io streams) *cobra.Command {
 	f.StringVar(&opt.tokenFile, "first-token-file", "", "file that takes the first admin token, readable by its owner alone; empty: it is printed once")
 	f.StringVar(&opt.pages, "pages", env("PAGES", ""), "base URL at which people reach these pages, for links in messages; empty: no links (BREAKWATER_PAGES)")
 	opt.signin.flags(f)
+	f.StringSliceVar(&opt.gatewayAdmins, "gateway-admin", strings.Split(env("GATEWAY_ADMINS", ""), ","), "address of a gateway's admin port that the pages of admins ask; may be repeated (BREAKWATER_GATEWAY_ADMINS)")
 	f.StringSliceVar(&opt.probeHosts, "probe-host", strings.Split(env("PROBE_HOSTS", ""), ","), "a host that probes of hypotheses may ask: name, name:port or .suffix; may be repeated (BREAKWATER_PROBE_HOSTS)")
 	f.StringVar(&opt.zone, "zone", env("ZONE", "UTC"), "IANA time zone of the times on pages (BREAKWATER_ZONE)")
 	return cmd
@@ -93,6 +95,7 @@ type control struct {
 	days       days
 	pages      *web.Server
 	signin     signin
+	system     *pageSystem // what the pages of admins look at
 	ingest     *ingest.Handler
 	metrics    *prometheus.Registry
 	// ready is set once the schema is there and the first tokens are made.
@@ -189,7 +192,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		Covers:    func(ctx context.Context, service string) bool { return auth.From(ctx).Covers(service) },
 		Preflight: c.preflight, Route: c.route, Core: c.core, Alerts: c.alerts, Owns: c.owns, Worse: c.worse,
 	})
-	c.days = c.newDays()
+	c.days, c.system = c.newDays(), c.newSystem(l)
 	pages, err := web.New(c.looking(web.Config{
 		Ledger: pageLedger{c.slo, c.store}, Drills: c.engine.Desk(), Gate: pageGate{c.slo, c.releases.book}, Env: c.set.env, Zone: zone,
 		MayLift: func(r *http.Request) bool { return auth.From(r.Context()).May(auth.Operator) },

@@ -2,16 +2,26 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // gatewayStats is what the doctor reads of /stats.
 type gatewayStats struct {
-	Revision string `json:"revision"`
-	Draining bool   `json:"draining"`
-	Spool    struct {
+	Revision    string `json:"revision"`
+	Draining    bool   `json:"draining"`
+	Connections struct {
+		Open int64 `json:"open"`
+	} `json:"connections"`
+	Faults struct {
+		Armed []json.RawMessage `json:"armed"`
+	} `json:"faults"`
+	Spool struct {
 		Dropped     int64    `json:"dropped"`
 		DeadBatches int64    `json:"dead_batches"`
 		Unshipped   []string `json:"unshipped"`
@@ -19,8 +29,9 @@ type gatewayStats struct {
 	} `json:"spool"`
 	Upstreams map[string]struct {
 		Endpoints []struct {
-			Address string `json:"address"`
-			State   string `json:"state"`
+			Address  string `json:"address"`
+			State    string `json:"state"`
+			InFlight int64  `json:"in_flight"`
 		} `json:"endpoints"`
 	} `json:"upstreams"`
 	Headers map[string]struct {
@@ -40,22 +51,64 @@ type gatewayStats struct {
 	} `json:"contracts"`
 }
 
+// gatewayConfig is what the doctor reads of /debug/config.
+type gatewayConfig struct {
+	Revision  string     `json:"revision"`
+	LastError string     `json:"last_error"`
+	AppliedAt *time.Time `json:"applied_at"`
+	Config    struct {
+		Gateway struct {
+			Name string `json:"name"`
+		} `json:"gateway"`
+	} `json:"config"`
+}
+
+// statusError is an answer that is none of a gateway's admin port.
+type statusError struct {
+	path   string
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("%s cannot be read (%d): %v", e.path, e.status, e.err)
+	}
+	return fmt.Sprintf("answered %d to %s", e.status, e.path)
+}
+
+func (d *doctor) adminURL() string {
+	if strings.Contains(d.set.admin, "://") {
+		return d.set.admin
+	}
+	return "http://" + d.set.admin
+}
+
+// ask reads both pages of an admin port. An error that is no statusError means that
+// nobody answered.
+func (d *doctor) ask(ctx context.Context) (cfg gatewayConfig, s gatewayStats, skew time.Duration, err error) {
+	status, skew, err := d.get(ctx, d.adminURL()+"/debug/config", &cfg)
+	if err != nil && status == 0 {
+		return cfg, s, skew, err
+	}
+	if err != nil || status != http.StatusOK {
+		return cfg, s, skew, &statusError{"/debug/config", status, err}
+	}
+	if status, _, err = d.get(ctx, d.adminURL()+"/stats", &s); err != nil || status != http.StatusOK {
+		return cfg, s, skew, &statusError{"/stats", status, err}
+	}
+	return cfg, s, skew, nil
+}
+
 func (d *doctor) gateway(ctx context.Context, named func(string) bool) {
-	admin := d.set.admin
-	if !strings.Contains(admin, "://") {
-		admin = "http://" + admin
-	}
-	var cfg struct {
-		Revision  string `json:"revision"`
-		LastError string `json:"last_error"`
-	}
-	status, skew, err := d.get(ctx, admin+"/debug/config", &cfg)
+	cfg, s, skew, err := d.ask(ctx)
+	trouble, answered := errors.AsType[*statusError](err)
 	switch {
-	case err != nil && status == 0:
-		d.away("gateway", admin, named("admin"), err)
+	case err != nil && !answered:
+		d.away("gateway", d.adminURL(), named("admin"), err)
 		return
-	case err != nil || status != http.StatusOK:
-		d.say("gateway", "fail", "see whether that is the admin port of a gateway", "%s answered %d to /debug/config", admin, status)
+	case err != nil && trouble.path == "/debug/config":
+		d.say("gateway", "fail", "see whether that is the admin port of a gateway", "%s answered %d to /debug/config", d.adminURL(), trouble.status)
 		return
 	case cfg.Revision == "":
 		d.say("gateway", "fail", "its documents have a mistake or no route: "+orNone(cfg.LastError), "runs and serves nothing")
@@ -65,9 +118,8 @@ func (d *doctor) gateway(ctx context.Context, named func(string) bool) {
 		d.ok("gateway", "serves revision %s", cfg.Revision)
 	}
 	d.clock("the gateway", skew)
-	var s gatewayStats
-	if status, _, err := d.get(ctx, admin+"/stats", &s); err != nil || status != http.StatusOK {
-		d.say("gateway", "fail", "gateway and doctor may be of different versions", "/stats cannot be read (%d): %v", status, err)
+	if err != nil {
+		d.say("gateway", "fail", "gateway and doctor may be of different versions", "%v", err)
 		return
 	}
 	d.spool(&s)

@@ -61,6 +61,10 @@ func agreed() map[string]string {
 		"POST /admin/tokens":               "admin",
 		"POST /admin/tokens/{name}/revoke": "admin",
 		"GET /admin/audit":                 "admin",
+		"GET /admin/config":                "admin",
+		"GET /admin/deliveries":            "admin",
+		"GET /admin/database":              "admin",
+		"GET /admin/doctor":                "admin",
 		// Pages: reading and stopping, for whoever is logged in.
 		"GET /":                       "viewer",
 		"GET /alerts":                 "viewer",

@@ -132,7 +132,7 @@ func openHouse(ctx context.Context, set settings, opt houseOptions) (_ *house, e
 		return nil, err
 	}
 	common := []string{"--state-dir", dir, "--env", set.env, "--config", set.config}
-	controlArgs := append([]string{"control", "--control", h.addr("control")}, common...)
+	controlArgs := append([]string{"control", "--control", h.addr("control"), "--gateway-admin", h.addr("admin")}, common...)
 	if opt.openLoopback {
 		controlArgs = append(controlArgs, "--open-loopback")
 	}
