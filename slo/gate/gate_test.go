@@ -73,7 +73,7 @@ func TestAnswersByState(t *testing.T) {
 func TestMissingDataNeverAllows(t *testing.T) {
 	fresh := status(slo.Normal, 1)
 	none := status(slo.Unknown, 0)
-	none.Budget = slo.Budget{NoData: true}
+	none.Budget, none.Blind = slo.Budget{NoData: true}, "no_data"
 	tests := []struct {
 		name     string
 		req      Request
