@@ -17,6 +17,7 @@ type overviewView struct {
 	Views              []Link
 	Clear              string
 	Table              bool
+	Take               Take
 	Setup              *SetupOffer
 }
 
@@ -82,6 +83,10 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 			shown = append(shown, svc)
 		}
 	}
+	if s.exported(w, v, serviceSheet(shown)) {
+		return
+	}
+	o.Take = take(r, "services")
 	for _, word := range alarms {
 		chip := levelChip(slo.Level(word), word == "no data")
 		chip.Class = "fg-" + map[bool]string{true: "unknown", false: chip.Class}[word == "no data"]

@@ -28,6 +28,7 @@ type runsView struct {
 	Rows               []RunRow
 	Filters            []Link
 	Filtered           bool
+	Take               Take
 }
 
 func (v view) runRow(r injector.Run) RunRow {
@@ -59,13 +60,19 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
 	o := runsView{Trouble: s.read(r.Context(), "Runs", v.runsErr)}
 	asked := r.URL.Query().Get("state")
 	counts := map[string]int{}
+	var shown []injector.Run
 	for _, run := range v.runs {
 		group := runGroup(run)
 		counts[group]++
 		if asked == "" || asked == group {
+			shown = append(shown, run)
 			o.Rows = append(o.Rows, v.runRow(run))
 		}
 	}
+	if s.exported(w, v, runSheet(shown)) {
+		return
+	}
+	o.Take = take(r, "runs")
 	o.Filtered = asked != ""
 	o.Filters = []Link{{Name: "All", Href: with(r, "state", ""), Here: asked == ""}}
 	for _, g := range []string{"running", "passed", "failed", "inconclusive"} {
@@ -149,6 +156,7 @@ type runView struct {
 	Log                         []LogLine
 	LogTrouble                  string
 	Document, Hash              string
+	Take                        map[string]Take
 	Said                        string
 }
 
@@ -187,6 +195,13 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	o.Receipts, o.ReceiptNote = v.proofs(run)
 	events, err := s.cfg.Drills.Events(r.Context(), id)
 	o.LogTrouble = s.read(r.Context(), "The log", err)
+	if s.exported(w, v, runSheets(run, events)...) {
+		return
+	}
+	o.Take = map[string]Take{}
+	for _, t := range []string{"expectations", "cohorts", "receipts", "log"} {
+		o.Take[t] = take(r, t)
+	}
 	for i := range events {
 		o.Log = append(o.Log, v.logLine(events[len(events)-1-i])) // newest first
 	}

@@ -37,6 +37,7 @@ type serviceView struct {
 	RunTrouble      string
 	Document        string
 	More            serviceMore
+	Take            map[string]Take
 }
 
 // Fact is a number with its sentence.
@@ -59,6 +60,7 @@ type Failure struct {
 	Time                                       Time
 	Route, Status, What, Caller, Tries, ID     string
 	Latency, Experiment, ExperimentHref, Count string
+	Href                                       string // of the request
 }
 
 func (s *Server) service(w http.ResponseWriter, r *http.Request) {
@@ -98,6 +100,10 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 	s.history(r, v, st, runs, &page)
 	page.More = s.more(r, v, st)
 	recent, err := s.cfg.Ledger.Recent(r.Context(), name, 20)
+	if s.exported(w, v, failureSheet(recent), rateSheet(st), runSheet(runs)) {
+		return
+	}
+	page.Take = map[string]Take{"failures": take(r, "failures"), "burn_rates": take(r, "burn_rates"), "runs": take(r, "runs")}
 	page.FailTrouble = s.read(r.Context(), "Recent failures", err)
 	for _, x := range recent {
 		page.Failures = append(page.Failures, v.failure(x))
@@ -258,7 +264,7 @@ func (v view) runsOf(service string) []injector.Run {
 }
 
 func (v view) failure(x retrylog.Exchange) Failure {
-	f := Failure{Time: v.short(x.End), Route: x.Route, What: outcomeWords(x), Caller: x.Caller, ID: x.RequestID,
+	f := Failure{Time: v.short(x.End), Route: x.Route, What: outcomeWords(x), Caller: x.Caller, ID: x.RequestID, Href: requestHref(x.RequestID),
 		Tries: slo.Count(int64(len(x.Tries))), Latency: slo.Count(x.LatencyUS/1000) + "\u202fms", Status: "none"}
 	if x.Status > 0 {
 		f.Status = http.StatusText(x.Status)
