@@ -48,6 +48,8 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		{Name: "Gate and freeze", Href: "/gate", Icon: "gate", Head: "Release", Count: some(frozen)},
 		{Name: "Breakers", Href: "/breakers", Icon: "breaker", Head: "Traffic"},
 		{Name: "Retries", Href: "/retries", Icon: "retry"},
+		{Name: "Requests", Href: "/requests", Icon: "find"},
+		{Name: "Simulator", Href: "/simulator", Icon: "sim"},
 	}
 	p.Nav, p.Who = append(p.Nav, adminNav(v.r)...), whoAsks(v.r)
 	p.Phone = []Link{

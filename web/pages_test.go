@@ -29,6 +29,7 @@ var everyPage = map[string]string{
 	"overview": "/", "table": "/?view=table", "wall": "/?tv=1", "service": "/services/order", "frozen": "/services/coupon", "silent": "/services/invoice-export",
 	"gamedays": "/gamedays?zone=UTC", "runs": "/runs", "run": "/runs/r-1287", "ended": "/runs/r-1251", "gate": "/gate", "now": "/now", "slos": "/slos", "slo": "/slos/order-availability", "slo-frozen": "/slos/coupon-availability?r=30d", "slo-silent": "/slos/invoice-export-availability", "slo-whatif": "/slos/order-availability?target=99.9&window=28d",
 	"find": "/find?q=coupon", "alerts": "/alerts", "alerts-all": "/alerts?view=all", "alerts-notes": "/alerts?view=notes", "alerts-silences": "/alerts?view=silences", "alert": "/alerts/i-207", "breakers": "/breakers", "retries": "/retries", "retries-one": "/retries?service=cart&r=6h", "now-fine": "/now?service=payment", "now-silent": "/now?service=invoice-export", "menu": "/menu", "missing": "/services/nobody",
+	"requests": "/requests", "request": "/requests/01jdk7ev0zz", "simulator": "/simulator", "simulator-row": "/simulator?event=01jdk7f3c9a", "simulator-compare": "/simulator?view=compare",
 	"scenarios": "/scenarios", "scenario": "/scenarios/points-slow", "editor": "/experiments/new?from=points-slow", "setup": "/setup",
 }
 
