@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -328,7 +329,10 @@ func (v view) drillPlan(sc injector.Schedule) DrillPlan {
 	// What the scheduler has stored is the truth; the ones after it are its calendar's.
 	calendar, err := cron.Parse(cron.Spec{Cron: sc.Cron, Zone: sc.Zone}, v.now)
 	if err == nil {
-		for _, d := range calendar.Preview(sc.NextAt.Add(-1), 5) {
+		for i, d := range calendar.Preview(sc.NextAt.Add(-1), 5) {
+			if i > 0 && d.UTC.Sub(v.now) > 366*24*time.Hour {
+				break // the next years of a yearly schedule tell nobody anything
+			}
 			p.Next = append(p.Next, v.nextRun(d))
 		}
 	}

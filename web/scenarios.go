@@ -204,7 +204,7 @@ func (s *Server) scenarios(w http.ResponseWriter, r *http.Request) {
 	}
 	o.Take = take(r, "scenarios")
 	o.Filters = []Link{{Name: "All", Href: with(r, "state", ""), Here: state == ""}}
-	for _, g := range []string{"passed", "failed", "inconclusive", "never run"} {
+	for _, g := range []string{"running", "passed", "failed", "inconclusive", "never run"} {
 		o.Filters = append(o.Filters, Link{Name: sentenceCase(g), Href: with(r, "state", g), Here: state == g, Count: some(counts[g])})
 	}
 	o.Kinds, o.Services = filterChoices(kinds, kind, "any fault", faultKindName), filterChoices(services, service, "any target", func(s string) string { return s })
