@@ -30,7 +30,8 @@ type releases struct {
 // the evaluator: statuses is called only once control runs.
 func (c *control) newReleases(statuses func() []slo.Status) releases {
 	book := freeze.NewBook(withFindings{c.store}, c.log)
-	alerts := alert.New(alert.Config{Source: evaluation(statuses), Ledger: c.store, Outbox: c.store, Sender: alert.Sender{Pages: c.pagesAt}, Log: c.log})
+	alerts := alert.New(alert.Config{Source: evaluation(statuses), Ledger: c.store, Outbox: c.store, Sender: alert.Sender{Pages: c.pagesAt}, Log: c.log,
+		More: func(now time.Time) []alert.Symptom { return brokenGlass(book.Known().Overrides, now) }})
 	return releases{
 		book: book, protector: freeze.NewProtector(evaluation(statuses), book, c.store, c.log),
 		assigner: &freeze.Assigner{Source: evaluation(statuses), Book: book, Ledger: c.store},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"breakwater/internal/pgtest"
+	"breakwater/slo"
+	"breakwater/slo/alert"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 )
@@ -54,3 +56,36 @@ func TestDecisionsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// That somebody asks to pass a freeze is kept as an incident, and is over with it.
+func TestBrokenGlassIsKept(t *testing.T) {
+	s := New(pgtest.Pool(t))
+	asked := []alert.Symptom{{Service: "order", Env: "prod", Class: alert.Override, Tier: alert.L2, Key: "override:o-1", Severity: alert.Ticket, Text: "ben asks"}}
+	e := alert.New(alert.Config{Source: none{}, Ledger: s, Outbox: s, More: func(time.Time) []alert.Symptom { return asked }})
+	list := func() []alert.Incident {
+		t.Helper()
+		if err := e.Tick(t.Context(), sloNoon); err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.Incidents(t.Context(), alert.Question{Service: "order", Before: sloNoon.Add(time.Hour), Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if all := list(); len(all) != 1 || all[0].Class != alert.Override || all[0].Tier != alert.L2 || !all[0].Open() || all[0].Notified != 1 || all[0].Title != "order (prod): ben asks" {
+		t.Fatalf("kept %+v", all)
+	}
+	asked = nil
+	sloNoonLater := sloNoon.Add(time.Second)
+	if err := e.Tick(t.Context(), sloNoonLater); err != nil {
+		t.Fatal(err)
+	}
+	if all := list(); len(all) != 1 || all[0].Open() {
+		t.Errorf("it goes on: %+v", all)
+	}
+}
+
+type none struct{}
+
+func (none) Statuses() []slo.Status { return nil }

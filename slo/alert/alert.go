@@ -31,6 +31,9 @@ const (
 	Budget Class = "budget"  // the budget is nearly or wholly spent
 	Silent Class = "silence" // no gateway reports
 	Causes Class = "cause"   // L2 alone
+	// Override: somebody asks to pass a freeze, or was let. It hurts no user, so it is
+	// no L1; but each of them is told, whatever else people know.
+	Override Class = "override"
 )
 
 // Severity is how much somebody has to do, in rising order.

@@ -56,7 +56,9 @@ type Config struct {
 	Ledger Ledger
 	Outbox Outbox
 	Sender Sender
-	Log    *slog.Logger // nil: none
+	// More are symptoms that others see, asked for at each look; nil: none.
+	More func(now time.Time) []Symptom
+	Log  *slog.Logger // nil: none
 }
 
 // Engine looks, steps and sends. It is safe for concurrent use.
@@ -104,10 +106,16 @@ func (e *Engine) Heard() time.Time {
 func (e *Engine) Tick(ctx context.Context, now time.Time) error {
 	now = now.UTC().Truncate(time.Microsecond)
 	sight := Look(e.cfg.Source.Statuses(), now)
+	if e.cfg.More != nil {
+		sight.Add(e.cfg.More(now)...)
+	}
 	routes := e.Routes()
 	rules := Rules{Hold: holdOf(routes), Routes: routes, NewID: newID}
 	known := map[scope]Evidence{}
 	explain := func(i Incident) Context {
+		if i.Class == Override {
+			return Context{At: now} // figures of requests say nothing of it
+		}
 		at := scope{i.Service, i.Env}
 		s := sight.worst[at]
 		v, ok := known[at]

@@ -68,12 +68,12 @@ func Step(rules Rules, state State, sight Sight, explain func(Incident) Context,
 	}
 	m := &machine{rules: rules, state: State{slices.Clone(state.Incidents), state.Silences}, now: now, explain: explain, changed: map[string]bool{}}
 	for _, s := range sight.Symptoms {
-		if s.Tier == L1 {
+		if s.Tier == L1 || s.Class == Override {
 			m.symptom(s)
 		}
 	}
 	for _, s := range sight.Symptoms {
-		if s.Tier == L2 {
+		if s.Tier == L2 && s.Class != Override {
 			m.fact(s)
 		}
 	}
@@ -138,7 +138,12 @@ func (m *machine) symptom(s Symptom) {
 	if i.Tier == L1 && len(i.Facts) == 0 {
 		m.absorb(i)
 	}
+	fresh := s.Class == Override && !slices.ContainsFunc(i.Symptoms, func(l Lasting) bool { return l.Key == s.Key })
 	m.saw(i, &i.Symptoms, s)
+	if fresh {
+		// Each request is news of its own, and no milder than what is let out already.
+		i.Told, i.ToldBy, i.Title = Note, "", fmt.Sprintf("%s (%s): %s", s.Service, s.Env, s.Text)
+	}
 	if s.Severity.rank() > i.Severity.rank() || i.Title == "" {
 		i.Severity, i.Title = s.Severity, fmt.Sprintf("%s (%s): %s", s.Service, s.Env, s.Text)
 		m.changed[i.ID] = true
@@ -204,15 +209,15 @@ func (m *machine) close(sight Sight) {
 			continue
 		}
 		at := scope{i.Service, i.Env}
-		if _, known := sight.worst[at]; sight.blind[at] && i.Class != Silent || !known && i.Tier == L1 {
+		if _, known := sight.worst[at]; sight.blind[at] && i.Class != Silent && i.Class != Override || !known && i.Tier == L1 {
 			i.LastSeen = m.now
 			m.changed[i.ID] = true
 			continue
 		}
 		hold := m.rules.Hold(i.Service, i.Env) << min(i.Flaps, 3)
 		switch i.Class {
-		case Budget:
-			hold = 0 // levels have a hysteresis of their own
+		case Budget, Override:
+			hold = 0 // levels have a hysteresis of their own, and an override ends once
 		case Silent:
 			hold = min(hold, silent)
 		}
@@ -270,6 +275,9 @@ func (m *machine) tell(i *Incident) {
 // known is an open incident of the same scope that told people of at least as much.
 func (m *machine) known(i Incident) string {
 	for _, other := range m.state.Incidents {
+		if i.Class == Override || other.Class == Override {
+			continue // who breaks the glass is another matter than why
+		}
 		if other.ID != i.ID && other.Open() && other.Service == i.Service && other.Env == i.Env && other.ToldBy == "" &&
 			other.Told.rank() >= i.Severity.rank() {
 			return other.ID
