@@ -118,7 +118,7 @@ type outage struct {
 
 func (o *outage) config() Config {
 	cfg := config(o.t, o.dir, nil)
-	cfg.SyncEvery = -1
+	cfg.SyncEvery, cfg.SegmentBytes = -1, 16<<10
 	synced := func(f *os.File) error {
 		o.maybe()
 		if err := o.p.sync(f); err != nil {
@@ -212,7 +212,7 @@ func TestReliability_F8_NothingSyncedIsLostInAPowerCut(t *testing.T) {
 	s := open(t, o.config())
 	o.s = s
 	for round := 0; o.cuts < *clones && !t.Failed(); round++ {
-		o.record(o.r.IntN(80))
+		o.record(o.r.IntN([]int{4, 80}[round/50%2]))
 		if o.r.IntN(10) == 0 {
 			o.broken = !o.broken
 			s.durable.retry = time.Time{}
@@ -237,6 +237,50 @@ func TestReliability_F8_NothingSyncedIsLostInAPowerCut(t *testing.T) {
 		}
 	}
 	o.chance = 0
+	o.end()
+}
+
+// While a segment is being sealed it is in no list, and the disk may have its last
+// lines in the journal alone: the half that has them must stay.
+func TestReliability_F8_AHalfIsKeptForASegmentThatIsBeingSealed(t *testing.T) {
+	cfg := config(t, t.TempDir(), nil)
+	cfg.SyncEvery = -1
+	sealing, turned := "", make(chan error, 1)
+	var s *Spool
+	cfg.sync = func(f *os.File) error {
+		if f.Name() != sealing {
+			return nil
+		}
+		for range 400 { // more than a half has room for
+			s.one("next")
+		}
+		go func() { turned <- s.toDisk() }()
+		select {
+		case err := <-turned:
+			turned <- err
+			t.Error("the half was turned while the segment was not on the disk")
+		case <-time.After(100 * time.Millisecond): // it would take a millisecond
+		}
+		return nil
+	}
+	s = open(t, cfg)
+	first := s.active.Load()
+	for s.active.Load() == first {
+		s.one("first")
+	}
+	if err := s.toDisk(); err != nil {
+		t.Fatal(err)
+	}
+	s.keep()
+	sealing = first.f.Name()
+	s.keeping.Lock()
+	err := s.cut(false)
+	s.keeping.Unlock()
+	sealing = ""
+	if err = errors.Join(err, <-turned); err != nil {
+		t.Error(err)
+	}
+	o := outage{t: t, s: s}
 	o.end()
 }
 

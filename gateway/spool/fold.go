@@ -233,10 +233,13 @@ func (s *Spool) cutFolds(w int64) {
 	if len(over) == 0 {
 		return
 	}
+	f.cut.Store(min(w, math.MaxInt64/f.width) * f.width)
 	// Lines must be on the disk before their slots are free: the disk may learn of
 	// both in any order, and a power cut between them would take what was counted.
-	f.cut.Store(min(w, math.MaxInt64/f.width) * f.width)
-	s.say.error(s.cfg.Log, "bring folded lines to the disk", s.toDisk())
+	// A journal learns of both in one frame.
+	if !s.durable.hasJournal() {
+		s.say.error(s.cfg.Log, "bring folded lines to the disk", s.toDisk())
+	}
 	s.durable.free(func() {
 		for _, i := range over {
 			f.free(i)

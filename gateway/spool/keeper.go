@@ -184,6 +184,8 @@ func (s *Spool) cut(final bool) (err error) {
 
 	m := mark{until: until, lost: lost, final: final, clean: final}
 	if len(retired) > 0 {
+		// The next boot looks for lines in open segments only: of what is in others the
+		// journal must know that it is cut.
 		s.say.error(s.cfg.Log, "bring full segments to the disk", s.toDisk())
 		if !s.durable.hasJournal() {
 			// Freed slots must be free on disk before the segments are closed that hold

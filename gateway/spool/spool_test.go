@@ -148,6 +148,7 @@ func config(t *testing.T, dir string, c *control) Config {
 		Dir: dir, Gateway: "gw", Env: "test", Token: "secret", SegmentBytes: 64 << 10, Every: 20 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		// A kill takes nothing from the kernel.
+		sync:         func(*os.File) error { return nil },
 		dataSync:     func(*os.File) error { return nil },
 		writeSync:    func(f *os.File, b []byte, at int64) error { _, err := f.WriteAt(b, at); return err },
 		journalBytes: 128 << 10, // turned often
