@@ -53,7 +53,7 @@ func assess(r Run, a scenario.Assertion, phase string, o Observations) Assertion
 		return share(out, a, s.Good, s.Good+s.Bad)
 	case a.Measure == scenario.ErrorRate:
 		return share(out, a, s.Bad, s.Good+s.Bad)
-	case a.Measure == scenario.Ratio:
+	case a.Measure == scenario.Ratio || a.Measure == scenario.Repeats:
 		return share(out, a, s.Part, s.Whole)
 	case a.Measure.Quantile() > 0:
 		return quantile(out, a, s.Hist)

@@ -187,6 +187,8 @@ func (d *drive) seen(ctx context.Context, phase string, a scenario.Assertion, o 
 		return Seen{Hist: bins, From: from, Until: to}, err
 	case a.Measure == scenario.Ratio:
 		return d.ratio(ctx, a, from, to, o)
+	case a.Measure == scenario.Repeats:
+		return d.repeats(ctx, a, from, to)
 	}
 	since, until := from.Add(settle), to.Add(settle)
 	if phase == "steady" {

@@ -40,6 +40,8 @@ func words(a scenario.Assertion) string {
 		name = "tries sent for each request of " + of
 	case scenario.Retries:
 		name = "extra tries over the requests of " + of
+	case scenario.Repeats:
+		name = "share answered " + scenario.Either(a.Repeated.Statuses) + " of what was asked again of " + of + " after its answer was lost"
 	case scenario.Flaps:
 		name = "how often the breaker of " + of + " opens again"
 	case scenario.Ratio:

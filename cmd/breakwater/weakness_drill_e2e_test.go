@@ -15,9 +15,9 @@ import (
 	"breakwater/internal/demo"
 )
 
-// upstreams starts the services of shop n: the demo's and a till, whose answers the
-// inventory's may lose their names on the way.
-func upstreams(t *testing.T, renames bool) (shop *demo.Shop, endpoints func(string) []string) {
+// upstreams starts the services of a shop: the demo's and a till. Something may stand
+// before one of them.
+func upstreams(t *testing.T, service, between string) (shop *demo.Shop, endpoints func(string) []string) {
 	t.Helper()
 	shop, err := demo.Open(demo.ShopConfig{Seed: 3, OneIn: -1})
 	if err != nil {
@@ -30,23 +30,28 @@ func upstreams(t *testing.T, renames bool) (shop *demo.Shop, endpoints func(stri
 	}))
 	t.Cleanup(server.Close)
 	proxies := map[string]string{}
-	if renames {
-		to, err := url.Parse("http://" + shop.Endpoints(demo.Inventory)[0].Address)
+	if between != "" {
+		to, err := url.Parse("http://" + shop.Endpoints(service)[0].Address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		between := httptest.NewServer(&httputil.ReverseProxy{
-			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		proxy := httptest.NewServer(&httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(to)
+				if between == dropsKey {
+					r.Out.Header.Del("Idempotency-Key")
+				}
+			},
 			ModifyResponse: func(r *http.Response) error {
-				if v := r.Header.Get("X-Backend-Status"); v != "" {
+				if v := r.Header.Get("X-Backend-Status"); v != "" && between == renamesStatus {
 					r.Header.Del("X-Backend-Status")
 					r.Header.Set("X-Original-Backend-Status", v)
 				}
 				return nil
 			},
 		})
-		t.Cleanup(between.Close)
-		proxies[demo.Inventory] = between.Listener.Addr().String()
+		t.Cleanup(proxy.Close)
+		proxies[service] = proxy.Listener.Addr().String()
 	}
 	return shop, func(service string) (all []string) {
 		if at := proxies[service]; at != "" {
@@ -72,6 +77,8 @@ func drillTraffic(service string) []asked {
 		return []asked{order, {"GET", "/inventory/items/sku-{}", "", 70}}
 	case demo.Coupon:
 		return []asked{order, {"GET", "/coupon/coupons/code-{}", "", 40}}
+	case demo.Order:
+		return []asked{{"POST", "/order/orders", `{"sku":"sku-1","user":"u-1"}`, 60}}
 	}
 	return []asked{{"POST", "/payment/charge", `{"amount":1}`, 230}}
 }
@@ -79,8 +86,11 @@ func drillTraffic(service string) []asked {
 // drillShop is a shop with real services for drills in compressed time. Budgets that
 // know no history would end each of them at once, so it promises nothing.
 func drillShop(t *testing.T, seed uint64, n int, w *plantedKind) (s *weakShop, shop *demo.Shop) {
-	renames := w != nil && w.scenario == ""
-	shop, endpoints := upstreams(t, renames)
+	service, between := "", ""
+	if w != nil {
+		service, between = w.target, w.between
+	}
+	shop, endpoints := upstreams(t, service, between)
 	s = soundShop(seed, n, endpoints)
 	s.docs = slices.DeleteFunc(s.docs, func(d *shopDoc) bool { return d.kind == "SLO" })
 	for _, name := range s.services() {
@@ -94,6 +104,7 @@ func drillShop(t *testing.T, seed uint64, n int, w *plantedKind) (s *weakShop, s
 	for _, op := range s.operations() {
 		s.doc("Route", op.Route).set("timeout", "60s").set("retry.per_try_timeout", "15s")
 	}
+	s.doc("Route", "order-create").set("trust_idempotency_key", "true") // the shop's orders keep their keys
 	if w != nil {
 		s.kind = w.kind
 		s.where = w.plant(s)

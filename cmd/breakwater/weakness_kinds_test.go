@@ -18,7 +18,15 @@ type plantedKind struct {
 	plant func(s *weakShop) string
 	// scenario is the drill of the library that finds it, and target its service.
 	scenario, target string
+	// between is what stands before the service and does to requests or answers.
+	between string
 }
+
+// What may stand between a gateway and a service.
+const (
+	renamesStatus = "renames a field of answers"
+	dropsKey      = "drops the Idempotency-Key of requests"
+)
 
 const (
 	byDocuments = "documents"
@@ -182,7 +190,10 @@ func weaknesses() []plantedKind {
 		{kind: "throttling taken for failure", code: "trips_wrongly", by: byDrill, scenario: "coupon-429-retry-after", target: demo.Coupon, plant: func(s *weakShop) string {
 			return s.doc("Service", demo.Coupon).set("breaker.count_statuses", "[429, 500, 502, 503, 504]").set("breaker.error_rate", `"20%"`).name
 		}},
-		{kind: "header renamed on the way", code: "headers", by: byDrill, plant: func(s *weakShop) string {
+		{kind: "key dropped on the way", code: "key_lost", by: byDrill, scenario: "order-lost-reply", target: demo.Order, between: dropsKey, plant: func(s *weakShop) string {
+			return s.doc("Upstream", demo.Order).name // what stands before it drops it
+		}},
+		{kind: "header renamed on the way", code: "headers", by: byDrill, target: demo.Inventory, between: renamesStatus, plant: func(s *weakShop) string {
 			return s.doc("Upstream", demo.Inventory).name // what stands before it renames, see weakDrills
 		}},
 	}

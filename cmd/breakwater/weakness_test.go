@@ -123,7 +123,7 @@ func (s *weakShop) meant(sc scenario.Scenario) (scenario.Scenario, bool) {
 
 var (
 	drilledRoutes   = regexp.MustCompile(`[\[ ](?:points|inventory|order|coupon|payment)-[a-z]+[,\]]`)
-	drilledServices = regexp.MustCompile(`(service: |sli: |amplification: |retries: |breaker: |flaps: |burn_rate: |breaker\()(order|points|inventory|coupon|payment|catalog)\b`)
+	drilledServices = regexp.MustCompile(`(service: |sli: |amplification: |retries: |repeats: |breaker: |flaps: |burn_rate: |breaker\()(order|points|inventory|coupon|payment|catalog)\b`)
 )
 
 // renamed writes the services and routes of a drill as they are called here.

@@ -33,7 +33,7 @@ func measureOf(n conf.Node, allowed ...Measure) (string, Measure) {
 
 // forms are the fields by which an assertion says what it looks at.
 func forms() []string {
-	return []string{"sli", "ratio", "amplification", "retries", "breaker", "flaps", "alert", "config", "probe"}
+	return []string{"sli", "ratio", "amplification", "retries", "breaker", "flaps", "alert", "config", "probe", "repeats"}
 }
 
 func assertions(n conf.Node, phase string, ids map[string]bool) []Assertion {
@@ -93,6 +93,12 @@ func measured(a *Assertion, m *conf.Map, form, phase string) {
 		a.Service = m.Get("service").Name()
 	default:
 		a.Service, a.Measure = n.Name(), Measure(form)
+	}
+	if a.Measure == Repeats {
+		a.Repeated = &Repeated{statuses(m.Need("status"))}
+		if phase != "during" {
+			n.Errorf("must stand in during: only what a fault takes away is asked again for sure")
+		}
 	}
 	if share := a.Measure == Success || a.Measure == ErrorRate; share || a.Measure == "" {
 		a.Cohort = Cohort(m.Get("cohort").Enum("", string(Exposed), string(Control), string(Unmatched)))

@@ -23,6 +23,9 @@ type Probe struct {
 	Timeout  time.Duration
 }
 
+// Repeated is how a service answers what it has done before.
+type Repeated struct{ Statuses []Statuses }
+
 // Statuses are those from From to To.
 type Statuses struct{ From, To int }
 
@@ -43,7 +46,7 @@ func (p Probe) Host() (name, port string) {
 
 // Takes reports whether an answer is as it should be.
 func (p Probe) Takes(status int, body []byte) bool {
-	if !slices.ContainsFunc(p.Statuses, func(s Statuses) bool { return s.From <= status && status <= s.To }) {
+	if !Among(p.Statuses, status) {
 		return false
 	}
 	if p.Matches == "" {
@@ -55,15 +58,20 @@ func (p Probe) Takes(status int, body []byte) bool {
 
 // Expects says in words what has to be answered.
 func (p Probe) Expects() string {
-	var all []string
-	for _, s := range p.Statuses {
-		all = append(all, s.String())
-	}
-	out := strings.Join(all, " or ")
+	out := Either(p.Statuses)
 	if p.Matches != "" {
 		out += " with " + p.Matches
 	}
 	return out
+}
+
+// Either writes statuses in words.
+func Either(all []Statuses) string {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = s.String()
+	}
+	return strings.Join(words, " or ")
 }
 
 func (s Statuses) String() string {
@@ -96,24 +104,33 @@ func probed(a *Assertion, m *conf.Map, phase string) {
 	if _, err := regexp.Compile(p.Matches); err != nil || len(p.Matches) > 500 {
 		m.Get("matches").Errorf("must be a regular expression of at most 500 bytes, got %q", p.Matches)
 	}
-	list := m.Get("status")
-	for _, x := range list.List() {
-		s, ok := statusesOf(x.Text())
-		if !ok {
-			x.Errorf("must be a status such as 200, or some such as 200-299, got %s", x.Got())
-		}
-		p.Statuses = append(p.Statuses, s)
-	}
-	if len(p.Statuses) == 0 {
+	if p.Statuses = statuses(m.Get("status")); len(p.Statuses) == 0 {
 		p.Statuses = []Statuses{{200, 299}}
-	}
-	if len(p.Statuses) > 20 {
-		list.Errorf("must be 20 at most, got %d", len(p.Statuses))
 	}
 	if phase == "after" {
 		a.Within = m.Get("within").Span(0, time.Second, maxPhase)
 	}
 	a.Probe = &p
+}
+
+// statuses reads a list of some.
+func statuses(n conf.Node) (out []Statuses) {
+	for _, x := range n.List() {
+		s, ok := statusesOf(x.Text())
+		if !ok {
+			x.Errorf("must be a status such as 200, or some such as 200-299, got %s", x.Got())
+		}
+		out = append(out, s)
+	}
+	if len(out) > 20 {
+		n.Errorf("must be 20 at most, got %d", len(out))
+	}
+	return out
+}
+
+// Among reports whether status is one of all.
+func Among(all []Statuses, status int) bool {
+	return slices.ContainsFunc(all, func(s Statuses) bool { return s.From <= status && status <= s.To })
 }
 
 func badURL(text string) string {

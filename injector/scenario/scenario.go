@@ -118,6 +118,7 @@ const (
 	Alert         Measure = "alert"         // Event
 	Config        Measure = "config"        // Event
 	Probed        Measure = "probe"         // Probe
+	Repeats       Measure = "repeats"       // share of what was asked again that was answered by Repeated, ppm
 )
 
 // Quantile is the share of a latency measure, in thousandths; 0: it is none.
@@ -183,7 +184,10 @@ type Assertion struct {
 	While       string // "" or a service: only while its breaker is open
 	Event       string // of a breaker, an alert or the configuration
 	Probe       *Probe // of an address; nil: none is asked
-	Cohort      Cohort // "": all of the service
+	// Repeated are the statuses by which a service says that it has done before what it
+	// is asked again: of Repeats.
+	Repeated *Repeated
+	Cohort   Cohort // "": all of the service
 	// Against compares a share with that of the baseline or of the control cohort:
 	// it may be worse by less than Limit, and that has to be beyond doubt.
 	Against string

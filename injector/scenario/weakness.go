@@ -22,6 +22,7 @@ const (
 	AlertSilent   = "alert_silent"    // nobody was told
 	AlertWrong    = "alert_wrong"     // somebody was woken for nothing
 	ConfigMoved   = "config_moved"    // the configuration changed meanwhile
+	KeyLost       = "key_lost"        // what was asked again under its key was done again
 	ProbeFailed   = "probe_failed"    // an address that was asked did not answer as it should
 )
 
@@ -56,6 +57,8 @@ func (s Scenario) Weakness(phase string, a Assertion) (code, right string) {
 			return AlertWrong, "keep the guard of the objective on, and narrow what the alert is about"
 		}
 		return AlertSilent, "see the burn rules of the objective, and whether an AlertRoute leads to anybody"
+	case Repeats:
+		return KeyLost, "let the Idempotency-Key through to " + a.Service + ", and have it remember what it has done under one"
 	case Probed:
 		return ProbeFailed, "look at what this address needs of " + s.Target.Service + ", and let it do without"
 	case Config:
