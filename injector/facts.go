@@ -102,9 +102,14 @@ func (e *Engine) overlaps(ctx context.Context, sc scenario.Scenario, own string)
 		return nil, fmt.Errorf("preflight: %w", err)
 	}
 	mine := sc.Services()
+	var self Active
+	if i := slices.IndexFunc(active, func(a Active) bool { return a.ID == own }); i >= 0 {
+		self = active[i]
+	}
 	var out []scenario.Overlap
 	for _, a := range active {
-		if a.ID == own || !a.State.Active() {
+		// What one game day does at a time is meant to meet.
+		if a.ID == own || !a.State.Active() || self.Schedule != "" && a.Schedule == self.Schedule && a.At.Equal(self.At) {
 			continue
 		}
 		if slices.Contains(mine, a.Service) {

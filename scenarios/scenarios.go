@@ -4,7 +4,8 @@ package scenarios
 
 import "embed"
 
-// Files holds the library, one document a file.
+// Files holds the library: a drill in each file, and below gamedays/ a game day of
+// them in each.
 //
-//go:embed *.yaml
+//go:embed *.yaml gamedays/*.yaml
 var Files embed.FS

@@ -11,9 +11,11 @@ import (
 
 func TestLibraryReads(t *testing.T) {
 	names, err := fs.Glob(scenarios.Files, "*.yaml")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%v, %v", names, err)
+	days, errDays := fs.Glob(scenarios.Files, "gamedays/*.yaml")
+	if err != nil || errDays != nil || len(names) == 0 || len(days) == 0 {
+		t.Fatalf("%v %v, %v, %v", names, days, err, errDays)
 	}
+	names = append(names, days...)
 	var files []conf.File
 	for _, name := range names {
 		data, err := scenarios.Files.ReadFile(name)
@@ -30,6 +32,11 @@ func TestLibraryReads(t *testing.T) {
 		// Files are found by the id that findings speak of.
 		if s.ID+".yaml" != s.File {
 			t.Errorf("%s holds %s", s.File, s.ID)
+		}
+	}
+	for _, g := range set.GameDays {
+		if "gamedays/"+g.Name+".yaml" != g.File {
+			t.Errorf("%s holds %s", g.File, g.Name)
 		}
 	}
 }
