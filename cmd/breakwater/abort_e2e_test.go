@@ -26,66 +26,58 @@ func abortStates() []string {
 // abortHeld is how many requests a fault holds, or are on their way, at an abort.
 const abortHeld = 200
 
-// abortSlot is a service that is drilled again and again, beside others.
+// abortSlot is a service that is drilled again and again.
 type abortSlot struct {
 	*world
-	n      int
 	rnd    *rand.Rand
 	client *http.Client
-	held   map[string]int // by state: the requests that a command has set free
 }
-
-func (s *abortSlot) service() string { return fmt.Sprintf("held-%d", s.n) }
 
 // document is a run that holds every request for 25 s. Each phase is long enough to be
 // met in it.
 func (s *abortSlot) document(state string) string {
 	inject := "60s"
 	if state == "recovering" {
-		inject = "5s"
+		inject = "4s"
 	}
 	return fmt.Sprintf(`apiVersion: breakwater/v1
 kind: Scenario
-id: hold-%[1]s
+id: hold-all
 title: Every request is held
-target: {service: %[1]s}
+target: {service: held}
 sample: {percent: "100%%", key: attempt, seed: auto}
-phases: {baseline: 2s, inject: %[2]s, recover: 6s}
+phases: {baseline: 1s, inject: %s, recover: 6s}
 faults:
   - {id: hold, latency: {dist: fixed, value: 25s}, toothless: allowed}
 hypothesis:
   during:
-    - {id: d1, sli: %[1]s.success, op: ">=", value: "50%%", min_requests: 1}
+    - {id: d1, sli: held.success, op: ">=", value: "50%%", min_requests: 1}
 stop:
-  - {sli: %[1]s.error_rate, op: ">", value: "90%%", for: 60s}
-`, s.service(), inject)
+  - {sli: held.error_rate, op: ">", value: "90%%", for: 60s}
+`, inject)
 }
 
-func abortShop(slots int, upstream string) string {
-	var b strings.Builder
-	for n := range slots {
-		fmt.Fprintf(&b, `
+func abortShop(upstream string) string {
+	return fmt.Sprintf(`
 ---
 apiVersion: breakwater/v1
 kind: Upstream
-name: held-%[1]d
-endpoints: [{address: %[2]q}]
+name: held
+endpoints: [{address: %q}]
 ---
 apiVersion: breakwater/v1
 kind: Service
-name: held-%[1]d
+name: held
 ---
 apiVersion: breakwater/v1
 kind: Route
-name: held-%[1]d
-service: held-%[1]d
-match: {methods: [GET], path: /held-%[1]d}
-upstream: held-%[1]d
+name: held
+service: held
+match: {methods: [GET], path: /held}
+upstream: held
 timeout: 60s
 fault_visible: true
-`, n, upstream)
-	}
-	return b.String()
+`, upstream)
 }
 
 // told is one answer: when it was there, and whether a fault had a hand in it.
@@ -96,7 +88,7 @@ type told struct {
 }
 
 func (s *abortSlot) ask() told {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.url["data"]+"/"+s.service(), nil)
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.url["data"]+"/held", nil)
 	if err != nil {
 		return told{err: err}
 	}
@@ -203,24 +195,25 @@ func (s *abortSlot) reach(state string) (run string, ok bool, err error) {
 }
 
 // trial aborts a run in a state with requests held, or on their way, and returns how
-// long after the command the last one was affected or the rule was gone.
-func (s *abortSlot) trial(state string) (took time.Duration, err error) {
+// long after the command the last one was affected or the rule was gone, and how many
+// were held until then.
+func (s *abortSlot) trial(state string) (took time.Duration, free int, err error) {
 	for range 5 {
 		run, there, err := s.reach(state)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if there {
-			took, there, err = s.abortAt(run, state)
+			took, free, there, err = s.abortAt(run, state)
 		}
-		if err := s.over(run, state); err != nil {
-			return 0, err
+		if over := s.over(run, state); err == nil {
+			err = over
 		}
 		if err != nil || there {
-			return took, err
+			return took, free, err
 		}
 	}
-	return 0, fmt.Errorf("%s was never met in five runs", state)
+	return 0, 0, fmt.Errorf("%s was never met in five runs", state)
 }
 
 func (s *abortSlot) abort(run string) error {
@@ -231,61 +224,61 @@ func (s *abortSlot) abort(run string) error {
 }
 
 // abortAt is the trial itself; false: the run was no more in the state by then.
-func (s *abortSlot) abortAt(run, state string) (took time.Duration, there bool, err error) {
+func (s *abortSlot) abortAt(run, state string) (took time.Duration, free int, there bool, err error) {
 	holds := state == "injecting" || state == "recovering" || state == "aborting"
 	var wait func() []told
 	if holds {
 		// The gateway takes the real rule some milliseconds after the state is written.
 		if !until(20*time.Second, func() bool { return s.armedWhole(run) }) {
-			return 0, false, nil
+			return 0, 0, false, nil
 		}
 		wait = s.send(abortHeld)
 		if !until(20*time.Second, func() bool { _, n := s.gatewayFaults(run); return n >= abortHeld }) {
-			return 0, false, fmt.Errorf("%s: not all are held", run)
+			return 0, 0, false, fmt.Errorf("%s: not all are held", run)
 		}
 	} else {
 		pause(s.t, time.Duration(s.rnd.IntN(600))*time.Millisecond) // some instant of it
 		if s.run(run).State != state {
-			return 0, false, nil
+			return 0, 0, false, nil
 		}
 		wait = s.send(abortHeld)
 	}
 	if state == "recovering" && !until(30*time.Second, func() bool { return s.run(run).State != "injecting" }) {
-		return 0, false, fmt.Errorf("%s does not come to its end", run)
+		return 0, 0, false, fmt.Errorf("%s does not come to its end", run)
 	}
 	if state == "recovering" && s.run(run).State != "recovering" {
-		return 0, false, nil
+		return 0, 0, false, nil
 	}
 	began := time.Now()
 	if err := s.abort(run); err != nil {
-		return 0, false, err
+		return 0, 0, false, err
 	}
 	if state == "aborting" {
 		if err := s.abort(run); err != nil {
-			return 0, false, err
+			return 0, 0, false, err
 		}
 	}
 	if !until(25*time.Second, func() bool { armed, _ := s.gatewayFaults(run); return !armed }) {
-		return 0, false, fmt.Errorf("%s: the gateway still holds the rule", run)
+		return 0, 0, false, fmt.Errorf("%s: the gateway still holds the rule", run)
 	}
 	last := time.Now()
 	for _, a := range wait() {
 		switch {
 		case a.err != nil:
-			return 0, false, fmt.Errorf("%s in %s: an abort is no failure: %w", run, state, a.err)
+			return 0, 0, false, fmt.Errorf("%s in %s: an abort is no failure: %w", run, state, a.err)
 		case a.affected && !holds:
-			return 0, false, fmt.Errorf("%s was aborted in %s, and a request was affected", run, state)
+			return 0, 0, false, fmt.Errorf("%s was aborted in %s, and a request was affected", run, state)
 		case a.affected && a.at.After(began):
-			s.held[state]++
+			free++
 			if a.at.After(last) {
 				last = a.at
 			}
 		}
 	}
 	if a := s.ask(); a.err != nil || a.affected {
-		return 0, false, fmt.Errorf("%s: affected after all was gone: %v, %w", run, a.affected, a.err)
+		return 0, 0, false, fmt.Errorf("%s: affected after all was gone: %v, %w", run, a.affected, a.err)
 	}
-	return last.Sub(began), true, nil
+	return last.Sub(began), free, true, nil
 }
 
 // over waits for the end of a run, whichever it is.
@@ -307,50 +300,30 @@ func (s *abortSlot) over(run, state string) error {
 // second later (P99), with 200 requests held or on their way.
 func TestAbortInEveryState(t *testing.T) {
 	slow(t)
-	slots, each := 2, 1
-	if *abortRuns > 0 {
-		slots, each = 4, *abortRuns
-	}
+	each := max(*abortRuns, 1)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") }))
 	t.Cleanup(up.Close)
 	w := newWorld(t, worldConfig{oneIn: -1, docs: func(docs map[string][]byte) {
 		text := strings.Replace(string(docs["gateway.yaml"]), `caps: {max_percent: "50%", max_latency: 10s}`, `caps: {max_percent: "100%", max_latency: 30s}`, 1)
-		docs["gateway.yaml"] = []byte(text + abortShop(slots, up.Listener.Addr().String()))
+		docs["gateway.yaml"] = []byte(text + abortShop(up.Listener.Addr().String()))
 		delete(docs, "drills.yaml")
 	}})
-	work := make(chan string)
-	var mu sync.Mutex
-	took, held := map[string][]time.Duration{}, map[string]int{}
-	var group sync.WaitGroup
-	for n := range slots {
-		group.Go(func() {
-			s := &abortSlot{world: w, n: n, held: map[string]int{}, rnd: rand.New(rand.NewPCG(uint64(n), uint64(time.Now().UnixNano()))),
-				client: &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: abortHeld + 10}}}
-			defer s.client.CloseIdleConnections()
-			for state := range work {
-				d, err := s.trial(state)
-				if err != nil {
-					t.Error(err)
-					continue
-				}
-				mu.Lock()
-				took[state] = append(took[state], d)
-				mu.Unlock()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for state, n := range s.held {
-				held[state] += n
-			}
-		})
-	}
+	// One after the other: a run that hits more than a tenth of all traffic is alone.
+	s := &abortSlot{world: w, rnd: rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))),
+		client: &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: abortHeld + 10}}}
+	defer s.client.CloseIdleConnections()
+	took := map[string][]time.Duration{}
+	held := map[string]int{}
 	for range each {
 		for _, state := range abortStates() {
-			work <- state
+			d, free, err := s.trial(state)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			took[state], held[state] = append(took[state], d), held[state]+free
 		}
 	}
-	close(work)
-	group.Wait()
 	for _, state := range abortStates() {
 		all := took[state]
 		if len(all) == 0 {
