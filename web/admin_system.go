@@ -27,24 +27,10 @@ type System interface {
 	Examine(ctx context.Context) []Examined
 }
 
-// Sizes is how much room the database takes.
-type Sizes struct {
-	Version string
-	Bytes   int64
-	Tables  []TableSize // the largest first
-}
-
-// TableSize is one table, its partitions together.
-type TableSize struct {
-	Name                        string
-	Parts, Rows                 int64 // rows as the planner estimates
-	TableBytes, IndexBytes, All int64
-}
-
 // GatewayStats are the key figures of a gateway's /stats.
 type GatewayStats struct {
 	Address, Trouble string // Trouble: it did not answer
-	Name, Revision   string
+	Revision         string
 	AppliedAt        time.Time
 	LastError        string // why a newer document was refused
 	Draining         bool
@@ -247,62 +233,6 @@ func hostOf(to alert.Receiver) string {
 	return u.Host
 }
 
-type adminDatabase struct {
-	adminFrame
-	Facts []Fact
-	Rows  []sizeRow
-	Take  Take
-}
-
-type sizeRow struct {
-	Name, Parts, Rows, Table, Index, All string
-	Bar                                  Bar
-}
-
-func (d *adminDesk) database(w http.ResponseWriter, r *http.Request) {
-	v := d.look(r)
-	p := adminDatabase{Take: take(r, "tables")}
-	p.Tabs = adminTabs("Database")
-	status := http.StatusOK
-	sizes, err := d.a.System.Sizes(r.Context())
-	if p.Trouble = d.read(r.Context(), "The database", err); err != nil {
-		status = http.StatusServiceUnavailable
-	}
-	s := sheet{name: "tables", columns: []string{"table", "partitions", "rows_estimated", "table_bytes", "index_bytes", "total_bytes"}}
-	var ours, rows int64
-	for _, t := range sizes.Tables {
-		ours, rows = ours+t.All, rows+t.Rows
-		p.Rows = append(p.Rows, sizeRow{t.Name, slo.Count(t.Parts), slo.Count(t.Rows), size(t.TableBytes), size(t.IndexBytes), size(t.All),
-			Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(t.All) / float64(max(sizes.Tables[0].All, 1))), Label: size(t.All)}})
-		s.rows = append(s.rows, []field{txt(t.Name), num(t.Parts), num(t.Rows), num(t.TableBytes), num(t.IndexBytes), num(t.All)})
-	}
-	if d.exported(w, v, s) {
-		return
-	}
-	if err == nil {
-		p.Facts = []Fact{{Name: "Database", Value: size(sizes.Bytes), Text: "all of it, PostgreSQL " + sizes.Version + "."},
-			{Name: "Our tables", Value: size(ours), Text: "with their indexes, in " + plural(len(sizes.Tables), "table", "tables") + "."},
-			{Name: "Rows", Value: slo.Count(rows), Text: "as the planner estimates."}}
-	}
-	d.show(w, v, status, "admin-database", Page{Title: "Database", Crumbs: []Link{{Name: "Admin"}, {Name: "Database"}}, Topics: adminTopics}, p)
-}
-
-// size writes bytes in binary units, with three digits.
-func size(n int64) string {
-	if n < 1<<10 {
-		return slo.Count(n) + "\u202fB"
-	}
-	f := float64(n)
-	for _, unit := range []string{"KiB", "MiB", "GiB"} {
-		if f /= 1024; f < 10 {
-			return fmt.Sprintf("%.1f\u202f%s", f, unit)
-		} else if f < 1024 || unit == "GiB" {
-			return slo.Count(int64(f+0.5)) + "\u202f" + unit
-		}
-	}
-	return ""
-}
-
 type adminDoctor struct {
 	adminFrame
 	Sub      string
@@ -317,7 +247,7 @@ type examinedRow struct {
 }
 
 type gatewayRow struct {
-	Name, Address, Revision, Text    string
+	Address, Revision, Text          string
 	Since                            Time
 	Chip                             Chip
 	Connections, Endpoints, InFlight string
@@ -346,10 +276,10 @@ func (d *adminDesk) doctor(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.Sub = strings.Join(parts, ", ") + "."
-	stats := sheet{name: "gateways", columns: []string{"address", "name", "revision", "applied_at", "trouble", "draining", "connections", "endpoints", "ready", "in_flight", "events_dropped", "unshipped_runs", "faults_armed"}}
+	stats := sheet{name: "gateways", columns: []string{"address", "revision", "applied_at", "trouble", "draining", "connections", "endpoints", "ready", "in_flight", "events_dropped", "unshipped_runs", "faults_armed"}}
 	for _, g := range gateways {
 		p.Gateways = append(p.Gateways, v.gatewayRow(g))
-		stats.rows = append(stats.rows, []field{txt(g.Address), txt(g.Name), txt(g.Revision), instant(g.AppliedAt), txt(cmp.Or(g.Trouble, g.LastError, g.SpoolError)), txt(fmt.Sprint(g.Draining)),
+		stats.rows = append(stats.rows, []field{txt(g.Address), txt(g.Revision), instant(g.AppliedAt), txt(cmp.Or(g.Trouble, g.LastError, g.SpoolError)), txt(fmt.Sprint(g.Draining)),
 			num(g.Connections), num(g.Endpoints), num(g.Ready), num(g.InFlight), num(g.Dropped), num(g.Unshipped), num(g.Faults)})
 	}
 	if d.exported(w, v, findings, stats) {
@@ -374,7 +304,7 @@ func examinedChip(state string) Chip {
 }
 
 func (v view) gatewayRow(g GatewayStats) gatewayRow {
-	row := gatewayRow{Name: cmp.Or(g.Name, g.Address), Address: g.Address, Revision: g.Revision, Chip: Chip{"normal", "s-normal", "serves"}}
+	row := gatewayRow{Address: g.Address, Revision: g.Revision, Chip: Chip{"normal", "s-normal", "serves"}}
 	if g.Trouble != "" {
 		row.Chip, row.Text = Chip{"emergency", "s-emergency", "no answer"}, g.Trouble
 		return row

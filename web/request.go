@@ -142,8 +142,15 @@ func (v view) requestFacts(x *retrylog.Exchange) []Fact {
 	for _, t := range x.Tries {
 		tried += t.LatencyUS
 	}
+	spent := micros(float64(tried)) + " of it in tries, " + micros(float64(x.RetryWaitMS)*1000) + " waiting between them."
+	switch {
+	case len(x.Tries) == 0:
+		spent = "All of it at the gateway."
+	case x.RetryWaitMS == 0:
+		spent = micros(float64(tried)) + " of it at the upstream."
+	}
 	return []Fact{told,
-		{Name: "Took", Value: micros(float64(x.LatencyUS)), Text: micros(float64(tried)) + " of it in tries, " + micros(float64(x.RetryWaitMS)*1000) + " waiting between them."},
+		{Name: "Took", Value: micros(float64(x.LatencyUS)), Text: spent},
 		{Name: "Tries", Value: slo.Count(int64(len(x.Tries))), Text: endpointsWord(x)},
 	}
 }

@@ -115,7 +115,7 @@ func (d *doctor) figures(ctx context.Context) web.GatewayStats {
 		out.Trouble = err.Error()
 		return out
 	}
-	out.Name, out.Revision, out.LastError, out.Draining, out.Connections = cfg.Config.Gateway.Name, cfg.Revision, firstLine(cfg.LastError), s.Draining, s.Connections.Open
+	out.Revision, out.LastError, out.Draining, out.Connections = cfg.Revision, firstLine(cfg.LastError), s.Draining, s.Connections.Open
 	if cfg.AppliedAt != nil {
 		out.AppliedAt = *cfg.AppliedAt
 	}

@@ -56,11 +56,6 @@ type gatewayConfig struct {
 	Revision  string     `json:"revision"`
 	LastError string     `json:"last_error"`
 	AppliedAt *time.Time `json:"applied_at"`
-	Config    struct {
-		Gateway struct {
-			Name string `json:"name"`
-		} `json:"gateway"`
-	} `json:"config"`
 }
 
 // statusError is an answer that is none of a gateway's admin port.

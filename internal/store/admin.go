@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// A partitioned table is the sum of its partitions; rows are the planner's estimate.
+	// A partitioned table is the sum of its partitions. Rows are what the statistics
+	// have counted since, or the planner's estimate where that is more.
 	sizesSQL = `
 with recursive part as (
     select c.oid as root, c.oid as leaf from pg_class c
@@ -23,7 +24,7 @@ select r.relname as name, count(*) filter (where l.relkind = 'r')::bigint as par
     sum(case when l.relkind = 'r' then pg_relation_size(l.oid) else 0 end)::bigint as table_bytes,
     sum(case when l.relkind = 'r' then pg_indexes_size(l.oid) else 0 end)::bigint as index_bytes,
     sum(case when l.relkind = 'r' then pg_total_relation_size(l.oid) else 0 end)::bigint as total_bytes,
-    sum(case when l.relkind = 'r' then greatest(l.reltuples, 0) else 0 end)::bigint as rows
+    sum(case when l.relkind = 'r' then greatest(l.reltuples, pg_stat_get_live_tuples(l.oid), 0) else 0 end)::bigint as rows
 from part join pg_class r on r.oid = part.root join pg_class l on l.oid = part.leaf
 group by 1 order by 5 desc, 1`
 	databaseSQL = `select pg_database_size(current_database()), current_setting('server_version')`
@@ -51,7 +52,7 @@ type TableSize struct {
 	TableBytes int64 `db:"table_bytes"`
 	IndexBytes int64 `db:"index_bytes"`
 	TotalBytes int64 `db:"total_bytes"`
-	Rows       int64 // as the planner estimates
+	Rows       int64 // about
 }
 
 // Sizes tells how large the database and each of our tables are, the largest first.
