@@ -118,7 +118,7 @@ type outage struct {
 
 func (o *outage) config() Config {
 	cfg := config(o.t, o.dir, nil)
-	cfg.SyncEvery, cfg.SegmentBytes = -1, 16<<10
+	cfg.SyncEvery, cfg.SegmentBytes, cfg.RotateEvery = -1, 16<<10, time.Nanosecond
 	synced := func(f *os.File) error {
 		o.maybe()
 		if err := o.p.sync(f); err != nil {

@@ -75,6 +75,22 @@ func TestAJournalIsReadUpToItsFirstTornFrame(t *testing.T) {
 	}
 }
 
+func TestAFrameOfAnotherTimeIsNone(t *testing.T) {
+	data, images := journalOf(t)
+	page := func(i int) []byte { return data[i*pageSize : (i+1)*pageSize] }
+	half := len(data) / 2 / pageSize // pages
+	late := bytes.Clone(data)
+	copy(late[2*pageSize:], data[(half+2)*pageSize:len(data)-2*pageSize]) // of the generation before
+	if got := parseJournal(late); !reflect.DeepEqual(got, images[1]) {
+		t.Errorf("with frames of an earlier generation behind: %+v", got)
+	}
+	late = bytes.Clone(data)
+	copy(late[2*pageSize:], page(3))
+	if got := parseJournal(late); !reflect.DeepEqual(got, images[1]) {
+		t.Errorf("with a frame missing: %+v", got)
+	}
+}
+
 // What a journal has and the tables do not, and the other way round, is one line; a
 // line that was written since is none.
 func TestTheLaterOfTablesAndJournalCounts(t *testing.T) {
