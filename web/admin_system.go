@@ -104,7 +104,7 @@ func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 	}
 	for i, c := range all {
 		row := revisionRow{Name: c.Name, Env: c.Env, Gateways: strings.Join(c.Gateways, ", "), Serving: strings.Join(c.Serving, ", "), First: v.short(c.First), Last: v.short(c.Last),
-			Chip: Chip{"unknown", "s-unknown", "earlier"}}
+			Chip: Chip{"unknown", "e-log", "earlier"}}
 		if len(c.Serving) > 0 {
 			row.Chip = Chip{"normal", "s-normal", "served now"}
 		}

@@ -77,7 +77,7 @@ func TestRequestPage(t *testing.T) {
 	_, _, body = get(t, h, "/requests/01jdk7f2a11")
 	says(t, "by a drill", body, []string{"f-chaos", "r-1287/latency", `href="/runs/r-1287"`, "Not tried again: sent twice", "method: shut, non_idempotent"}, nil)
 	_, _, body = get(t, h, "/simulator?event=01jdk7ev0zz&config="+served()[1].Revision)
-	says(t, "the configuration decides otherwise now", body, []string{"The gateway decided otherwise when it happened", "all retries that the policy allows were made"}, nil)
+	says(t, "the configuration decides otherwise now", body, []string{"HTTP/1.1 502 Bad Gateway", "The gateway decided otherwise when it happened", "all retries that the policy allows were made"}, nil)
 	_, _, body = get(t, h, "/requests/01jdk7d0000")
 	says(t, "refused", body, []string{"No try was made", "refused by the limiter", "12 exchanges"}, []string{"Asked again"})
 	if status, _, body := get(t, h, "/requests/nobody"); status != 404 || !strings.Contains(body, "A plain success leaves none of its own") {

@@ -14,6 +14,7 @@ import (
 	"breakwater/gateway/explain"
 	"breakwater/internal/auth"
 	"breakwater/internal/conf"
+	"breakwater/internal/retrylog"
 	"breakwater/slo"
 	"breakwater/slo/request"
 )
@@ -202,7 +203,7 @@ func (s *Server) simulateRow(r *http.Request, v view, id string, page *simulator
 		t := &x.Tries[0]
 		page.Took, page.Answer = strconv.FormatInt(t.LatencyUS/1000, 10), ""
 		if t.Status != 0 {
-			page.Answer = fmt.Sprintf("HTTP/1.1 %d %s\n", t.Status, http.StatusText(t.Status))
+			page.Answer = answerText(x)
 		}
 		for i := range page.Failures {
 			page.Failures[i].Here = t.Status == 0 && page.Failures[i].Value == t.Kind || t.Status != 0 && i == 0
@@ -215,9 +216,26 @@ func (s *Server) simulateRow(r *http.Request, v view, id string, page *simulator
 		}
 	}
 	if page.Result, page.Wrong = s.explainRow(r.Context(), v, x, chosen); page.Result != nil {
-		page.Decision = &Ruling{Route: x.Route, Text: explain.Story(x), Mark: Chip{"fg-unknown", "info", "as it happened"}}
+		page.Decision = &Ruling{Route: x.Route, Text: explain.Story(x), Mark: markOf(exchangeChip(x))}
 	}
 	return http.StatusOK
+}
+
+// markOf is a chip without its pill.
+func markOf(c Chip) Chip { return Chip{"fg-" + c.Class, c.Icon, c.Text} }
+
+// answerText is the first answer of an exchange as it would be pasted, with the fields
+// that were a reason for something: of others the log keeps nothing.
+func answerText(x *retrylog.Exchange) string {
+	text := fmt.Sprintf("HTTP/1.1 %d %s\n", x.Tries[0].Status, http.StatusText(x.Tries[0].Status))
+	s, err := explain.FromEvent(x)
+	if err != nil || len(s.Answers) == 0 {
+		return text
+	}
+	for _, f := range s.Answers[0].Headers.Head().Fields() {
+		text += f.Name + ": " + f.Value + "\n"
+	}
+	return text
 }
 
 // simulate answers one form of the simulator. It stores nothing.
