@@ -14,11 +14,11 @@ func TestThePagesDocumentIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := shop(noon).server(t).Handler()
-	examples := strings.NewReplacer("/slos/{id}", "/slos/order-availability", "/scenarios/{name}", "/scenarios/points-slow", "/alerts/{id}", "/alerts/i-207", "/runs/{id}", "/runs/r-1287", "/services/{service}", "/services/points", "/requests/{id}", "/requests/01jdk7ev0zz")
+	examples := strings.NewReplacer("/gamedays/{id}", "/gamedays/weekly-small-drill", "/findings/{key}", "/findings/f-0000000001", "/readiness/{service}", "/readiness/order", "/slos/{id}", "/slos/order-availability", "/scenarios/{name}", "/scenarios/points-slow", "/alerts/{id}", "/alerts/i-207", "/runs/{id}", "/runs/r-1287", "/services/{service}", "/services/points", "/requests/{id}", "/requests/01jdk7ev0zz")
 	_, tables, _ := strings.Cut(string(text), "| page | tables |")
 	tables, _, _ = strings.Cut(tables, "## Keys")
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|$").FindAllStringSubmatch(tables, -1)
-	if len(rows) != 16 {
+	if len(rows) != 22 {
 		t.Fatalf("%d rows of tables", len(rows))
 	}
 	for _, row := range rows {

@@ -16,6 +16,7 @@ import (
 	"breakwater/injector/readiness"
 	"breakwater/injector/scenario"
 	"breakwater/internal/auth"
+	"breakwater/slo"
 )
 
 // practice is what a desk of game days, one of findings and a recorder would say.
@@ -146,6 +147,21 @@ func (h *house) held() []gameday.Held {
 	}
 }
 
+func (f dayFake) Marks(_ context.Context, from, until time.Time) ([]slo.Cause, error) {
+	if len(f.statuses) == 0 || f.broken != nil {
+		return nil, f.broken
+	}
+	var out []slo.Cause
+	for _, c := range []slo.Cause{
+		{Kind: slo.ByDeploy, Service: "order", Ref: f.said("v1.44"), From: f.now.Add(-110 * time.Minute)}, {Kind: slo.ByDeploy, Service: "cart", Ref: "3.9", From: f.now.Add(-200 * time.Minute)},
+		{Kind: slo.ByDeploy, Service: "catalog", Ref: "5.12", From: f.now.Add(-350 * time.Minute)}, {Kind: slo.ByIncident, Service: "order", Ref: "INC-207", From: f.now.Add(-681 * time.Minute), To: f.now.Add(-658 * time.Minute)},
+	} {
+		if !c.From.Before(from) && c.From.Before(until) {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
 func (f dayFake) Held(context.Context) ([]gameday.Held, error) { return f.held(), f.broken }
 func (f dayFake) Story(ctx context.Context, id string) (gameday.Story, error) {
 	if f.broken != nil {

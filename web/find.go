@@ -89,5 +89,8 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	add("Objectives", "/slos?q="+q, objectives)
 	add("Runs", "/runs", runs)
 	add("Incidents", "/alerts?view=all", incidents)
+	findings, days := s.foundPractice(r, v, has)
+	add("Findings", "/findings?view=all", findings)
+	add("Game days", "/gamedays", days)
 	s.show(w, v, http.StatusOK, "find", Page{Title: "Find " + query, Crumbs: []Link{{Name: "Find"}}}, page)
 }

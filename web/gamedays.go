@@ -21,6 +21,8 @@ type Days interface {
 	// Decisions is what was decided about due instants of [from, until), newest first.
 	Decisions(ctx context.Context, from, until time.Time) ([]injector.Occurrence, error)
 	Held(ctx context.Context) ([]gameday.Held, error) // newest first
+	// Marks are the deploys and incidents of all services that began in [from, until).
+	Marks(ctx context.Context, from, until time.Time) ([]slo.Cause, error)
 	Documents(ctx context.Context) ([]gameday.Document, error)
 	// Story tells all of one, by its id or its name; an error that is
 	// injector.ErrNotFound is a 404.

@@ -57,6 +57,7 @@ type Today struct {
 type Lane struct {
 	Name, Y string
 	Spans   []Span
+	Marks   []DayMark
 }
 
 // Span is a stretch of a lane with its words beside it; Until is the striped

@@ -158,6 +158,8 @@ type runView struct {
 	Document, Hash              string
 	Take                        map[string]Take
 	Said                        string
+	Day                         *Link // the game day it belongs to
+	Findings                    []FindingRow
 }
 
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
@@ -205,6 +207,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	for i := range events {
 		o.Log = append(o.Log, v.logLine(events[len(events)-1-i])) // newest first
 	}
+	o.Day, o.Findings = dayOfRun(run), s.runFindings(r, v, run)
 	s.live(r, v, run, &o)
 	s.show(w, v, http.StatusOK, "run", Page{Title: o.Title, Topics: topicDrills, Crumbs: []Link{{Name: "Runs", Href: "/runs"}, {Name: o.Title}}}, o)
 }

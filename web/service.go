@@ -37,6 +37,7 @@ type serviceView struct {
 	RunTrouble      string
 	Document        string
 	More            serviceMore
+	Practice        []Fact
 	Take            map[string]Take
 }
 
@@ -99,6 +100,7 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 	runs := v.runsOf(name)
 	s.history(r, v, st, runs, &page)
 	page.More = s.more(r, v, st)
+	page.Practice = s.practiceFacts(r, v, name)
 	recent, err := s.cfg.Ledger.Recent(r.Context(), name, 20)
 	if s.exported(w, v, failureSheet(recent), rateSheet(st), runSheet(runs)) {
 		return

@@ -62,8 +62,12 @@ func (s *Server) today(v view) *Today {
 	}
 	t := &Today{Day: v.now.In(v.zone).Format("Mon 2 Jan 2006") + ", " + s.cfg.Zone.String(), Now: pos(a.x(v.now))}
 	t.Label = "Today from 00:00 to 24:00: " + plural(len(ran), "experiment", "experiments") + ", " + plural(len(frozen), "freeze", "freezes")
+	hours := s.dayLanes(v, a)
+	t.lane("Incidents", hours.incidents, 1)
+	t.lanes(hours.days)
 	t.lane("Experiments", ran, 1)
 	t.lane("Freezes", frozen, 3)
+	t.lanes(hours.deploys)
 	t.finish()
 	for i := 0; i <= 8; i++ {
 		at := from.Add(to.Sub(from) * time.Duration(i) / 8)
@@ -76,7 +80,7 @@ func (s *Server) today(v view) *Today {
 		}
 		t.Hours = append(t.Hours, tick)
 	}
-	t.Next = s.next(v)
+	t.Next = hours.next
 	return t
 }
 
@@ -93,7 +97,10 @@ func (v view) span(a axis, begin, end time.Time, class, text string) Span {
 // lane adds a line; only the last of many labels in one line is kept, since they
 // would lie on one another, and the runs page has them all.
 func (t *Today) lane(name string, spans []Span, rows int) {
-	if name == "Experiments" {
+	if name == "Incidents" && len(spans) == 0 {
+		return // most days have none
+	}
+	if name == "Experiments" || name == "Incidents" {
 		for i := range spans {
 			if i < len(spans)-1 {
 				spans[i].Text = ""
@@ -124,7 +131,7 @@ func (t *Today) lane(name string, spans []Span, rows int) {
 // finish gives each lane its height.
 func (t *Today) finish() {
 	n := float64(len(t.Lanes))
-	heights := []string{"h72", "h72", "h72", "h96", "h120"}
+	heights := []string{"h72", "h72", "h72", "h96", "h120", "h160", "h200"}
 	t.Height = heights[min(len(t.Lanes), len(heights)-1)]
 	for i := range t.Lanes {
 		l := &t.Lanes[i]
@@ -134,22 +141,4 @@ func (t *Today) finish() {
 			sp.Y, sp.H, sp.TextY = pos((float64(i)+0.24)*100/n), pos(52/n), l.Y
 		}
 	}
-}
-
-// next is the sentence about the run that comes next.
-func (s *Server) next(v view) string {
-	schedules, err := s.cfg.Drills.Schedules(v.r.Context())
-	if err != nil {
-		return ""
-	}
-	var soonest injector.Schedule
-	for _, sc := range schedules {
-		if sc.Enabled && !sc.NextAt.IsZero() && (soonest.NextAt.IsZero() || sc.NextAt.Before(soonest.NextAt)) {
-			soonest = sc
-		}
-	}
-	if soonest.NextAt.IsZero() {
-		return ""
-	}
-	return "Next: " + soonest.Title + ", " + v.soon(soonest.NextAt)
 }

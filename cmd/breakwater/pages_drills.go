@@ -9,6 +9,7 @@ import (
 	"breakwater/injector/readiness"
 	"breakwater/internal/auth"
 	"breakwater/internal/store"
+	"breakwater/slo"
 	"breakwater/web"
 )
 
@@ -21,6 +22,11 @@ type pageDays struct {
 // Decisions implements web.Days.
 func (d pageDays) Decisions(ctx context.Context, from, until time.Time) ([]injector.Occurrence, error) {
 	return d.store.DayDecisions(ctx, from, until)
+}
+
+// Marks implements web.Days.
+func (d pageDays) Marks(ctx context.Context, from, until time.Time) ([]slo.Cause, error) {
+	return d.store.DayMarks(ctx, from, until)
 }
 
 // pageReadiness is what pages read of the fifteen questions.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"breakwater/injector"
+	"breakwater/slo"
 )
 
 const dayDecisionsSQL = `
@@ -35,6 +36,30 @@ func (s *Store) DayDecisions(ctx context.Context, since, until time.Time) ([]inj
 	out := make([]injector.Occurrence, len(found))
 	for i, o := range found {
 		out[i] = o.occurrence()
+	}
+	return out, nil
+}
+
+const dayMarksSQL = `
+select service, env, kind, ref, title, from_at, to_at, actor
+from slo_cause
+where kind in ('deploy', 'incident') and from_at < @until and from_at >= @since
+order by from_at desc, service, ref limit 200`
+
+// DayMarks lists the deploys and incidents of all services that began in [since,
+// until), newest first.
+func (s *Store) DayMarks(ctx context.Context, since, until time.Time) ([]slo.Cause, error) {
+	rows, err := s.db.Query(ctx, dayMarksSQL, pgx.StrictNamedArgs{"since": since, "until": until})
+	if err != nil {
+		return nil, fmt.Errorf("list deploys and incidents: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[causeRow])
+	if err != nil {
+		return nil, fmt.Errorf("list deploys and incidents: %w", err)
+	}
+	out := make([]slo.Cause, len(found))
+	for i, r := range found {
+		out[i] = slo.Cause{Kind: slo.CauseKind(r.Kind), Service: r.Service, Env: r.Env, Ref: r.Ref, Title: r.Title, From: r.FromAt.UTC(), To: timeOf(r.ToAt), Actor: r.Actor}
 	}
 	return out, nil
 }

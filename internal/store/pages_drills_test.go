@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"breakwater/slo"
 )
 
 // Pages read of all schedules at once what each one's ledger says.
@@ -33,5 +35,23 @@ func TestDayDecisions(t *testing.T) {
 	}
 	if none, err := d.DayDecisions(t.Context(), d.at.Add(time.Hour), d.at.Add(2*time.Hour)); err != nil || len(none) != 0 {
 		t.Errorf("%d decisions to come, %v", len(none), err)
+	}
+}
+
+func TestDayMarks(t *testing.T) {
+	d := newDrill(t)
+	at := d.at.Truncate(time.Hour)
+	for i, c := range []slo.Cause{
+		{Kind: slo.ByDeploy, Service: "order", Ref: "v1", From: at.Add(-25 * time.Hour), Actor: "bot"}, {Kind: slo.ByDeploy, Service: "order", Ref: "v2", From: at, Actor: "bot"},
+		{Kind: slo.ByIncident, Service: "points", Ref: "INC-1", Title: "late", From: at.Add(time.Minute), To: at.Add(time.Hour), Actor: "ann"}, {Kind: slo.ByConfig, Ref: "r9", From: at, Actor: "gateway"},
+	} {
+		if err := d.AddCause(t.Context(), c, at); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	got, err := d.DayMarks(t.Context(), at.Add(-time.Hour), at.Add(time.Hour))
+	d.must(err)
+	if len(got) != 2 || got[0].Ref != "INC-1" || !got[0].To.Equal(at.Add(time.Hour)) || got[1].Ref != "v2" || got[1].Service != "order" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+
+	"breakwater/slo"
+)
+
+// DayMark is one instant of a lane, by its shape.
+type DayMark struct{ X, Class, D, Text string }
+
+// The shapes: a deploy is a triangle on its line, a game day a bolt.
+const (
+	deployShape = "M0 -5 5 4H-5z"
+	boltShape   = "M1.4 -6.5 -4 .5h3l-.8 5L4.4 -1.6H.9z"
+)
+
+// dayHours are the lanes of the day that come from game days and from marks.
+type dayHours struct {
+	incidents     []Span
+	days, deploys Lane
+	next          string
+}
+
+// lanes adds a lane that holds marks.
+func (t *Today) lanes(l Lane) { t.Lanes = append(t.Lanes, l) }
+
+// dayLanes reads what was held, comes and was marked today. What cannot be read is
+// left out: the page of game days says so.
+func (s *Server) dayLanes(v view, a axis) dayHours {
+	ctx := v.r.Context()
+	h := dayHours{days: Lane{Name: "Game days"}, deploys: Lane{Name: "Deploys"}}
+	ahead, err := s.cfg.Days.Ahead(ctx, v.now, a.to)
+	_ = s.read(ctx, "Game days", err)
+	held, err := s.cfg.Days.Held(ctx)
+	_ = s.read(ctx, "Game days", err)
+	d := daybook{view: v, ahead: ahead, held: held}
+	for _, x := range held {
+		if x.StartedAt.IsZero() || x.PlannedAt.Before(a.from) || !x.PlannedAt.Before(a.to) {
+			continue
+		}
+		end := x.EndedAt
+		if end.IsZero() {
+			end = v.now
+		}
+		h.days.Spans = append(h.days.Spans, v.span(a, x.PlannedAt, end, "f-chaos", cmp.Or(x.Title, x.Name)))
+	}
+	slices.Reverse(h.days.Spans) // oldest first, so that later labels win
+	for i := range h.days.Spans[:max(len(h.days.Spans)-1, 0)] {
+		h.days.Spans[i].Text = ""
+	}
+	last := -100.0
+	for _, x := range d.coming(a) {
+		m := DayMark{X: pos(a.x(x.at)), Class: "f-chaos", D: boltShape}
+		if x.cut {
+			m.Class = "f-unknown"
+		}
+		if at := a.x(x.at); at-last > 14 && at < 86 {
+			m.Text, last = x.title, at
+			if x.cut {
+				m.Text += ", will be skipped"
+			}
+		}
+		h.days.Marks = append(h.days.Marks, m)
+	}
+	h.next = d.nextSentence()
+	marks, err := s.cfg.Days.Marks(ctx, a.from, a.to)
+	_ = s.read(ctx, "Deploys", err)
+	last = -100
+	for _, c := range slices.Backward(marks) {
+		if !s.cfg.Covers(v.r, c.Service) {
+			continue
+		}
+		if c.Kind == slo.ByIncident {
+			end := c.To
+			if end.IsZero() {
+				end = v.now
+			}
+			h.incidents = append(h.incidents, v.span(a, c.From, end, "f-emergency", c.Ref+" "+c.Service))
+			continue
+		}
+		m := DayMark{X: pos(a.x(c.From)), Class: "mark-fill", D: deployShape}
+		if at := a.x(c.From); at-last > 10 && at < 90 {
+			m.Text, last = c.Service+" "+c.Ref, at
+		}
+		h.deploys.Marks = append(h.deploys.Marks, m)
+	}
+	return h
+}
+
+// coming are the due instants of the rest of the day, oldest first.
+func (d daybook) coming(a axis) []happening {
+	var out []happening
+	for _, x := range d.ahead {
+		for _, c := range x.Coming {
+			if c.UTC.After(d.now) && c.UTC.Before(a.to) {
+				out = append(out, happening{at: c.UTC, title: cmp.Or(x.Schedule.Title, x.Schedule.ID), cut: d.barred(x, c) != ""})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b happening) int { return a.at.Compare(b.at) })
+	return out[:min(len(out), 60)]
+}
+
+// nextSentence is about the game day that comes next.
+func (d daybook) nextSentence() string {
+	text, soonest := "", d.now
+	for _, x := range d.ahead {
+		if len(x.Next) == 0 {
+			continue
+		}
+		if c := x.Next[0]; text == "" || c.UTC.Before(soonest) {
+			soonest = c.UTC
+			text = "Next: " + cmp.Or(x.Schedule.Title, x.Schedule.ID) + ", " + d.soon(c.UTC)
+			if why := d.barred(x, c); why != "" {
+				text += "; will be skipped, " + why
+			}
+		}
+	}
+	return text
+}
+
+// next is the same sentence, for pages that show no day.
+func (s *Server) next(v view) string {
+	ahead, err := s.cfg.Days.Ahead(v.r.Context(), v.now, v.now)
+	if err != nil {
+		return ""
+	}
+	return daybook{view: v, ahead: ahead}.nextSentence()
+}
