@@ -87,7 +87,7 @@ func TestMissingDataNeverAllows(t *testing.T) {
 		{"another environment", Request{Service: "order", Env: "test"}, []slo.Status{fresh}, noon, Unclear, "unknown_env"},
 		{"60 s old", Request{Service: "order"}, []slo.Status{fresh}, noon.Add(time.Minute), Allow, "budget_ok"},
 		{"older than 60 s", Request{Service: "order"}, []slo.Status{fresh}, noon.Add(time.Minute + 1), Unclear, "stale_evaluation"},
-		{"no data and nothing held", Request{Service: "order"}, []slo.Status{none}, noon, Hold, "no_data"},
+		{"no data and nothing held", Request{Service: "order"}, []slo.Status{none}, noon, Unclear, "no_data"},
 	}
 	for _, tt := range tests {
 		d := Decide(tt.req, tt.statuses, DefaultPolicy(), tt.at)

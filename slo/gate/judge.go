@@ -77,7 +77,13 @@ func (j *judgement) answer(s slo.Status, known bool) Decision {
 		d.ThawAt = thawOf(s)
 		d = j.frozen(d, "budget_exhausted", why, s.Since)
 	default:
-		return d.say(Hold, cmp.Or(s.Blind, "no_data"), why, "No state is held from before, so nothing can be said yet.")
+		// Without any request there is nothing to wait for, and nobody knows anything. What
+		// was counted, but proves too little, may be enough in a moment.
+		verdict := Hold
+		if s.Budget.NoData {
+			verdict = Unclear
+		}
+		return d.say(verdict, cmp.Or(s.Blind, "no_data"), why, "No state is held from before, so nothing can be said yet.")
 	}
 	if s.Measured == slo.Unknown {
 		d.Reasons = append(d.Reasons, "The answer is that of the held state: data is missing at present.")

@@ -154,7 +154,7 @@ func TestUX_U4(t *testing.T) {
 	}{
 		{"the database is down", []slo.Status{stale}, nil, Unclear, 4, ""},
 		{"the service was never seen", nil, nil, Unclear, 4, ""},
-		{"no data", []slo.Status{blind}, nil, Hold, 3, "no_data"},
+		{"no data", []slo.Status{blind}, nil, Unclear, 4, "no_data"},
 		{"all samples errored", []slo.Status{sampled}, nil, Hold, 3, "undetermined"},
 		{"too few reports", []slo.Status{dim}, nil, Hold, 3, "low_coverage"},
 		{"a policy asks for allow in writing", []slo.Status{stale}, []freeze.Policy{writing(true)}, Allow, 0, ""},
@@ -211,7 +211,7 @@ func TestSLO_S24_NoEventsIsNoData(t *testing.T) {
 	none := status(slo.Unknown, 0)
 	none.Budget, none.Blind = slo.Weigh(none.Objective, slo.Tally{}), "no_data"
 	d := Judge(Request{Service: "order", Env: "prod"}, Facts{Statuses: []slo.Status{none}}, noon)
-	if d.ReasonCode != "no_data" || d.Remaining != nil || d.Decision == Allow {
+	if d.ReasonCode != "no_data" || d.Remaining != nil || d.Decision != Unclear || ExitCode(d, nil, "") != 4 {
 		t.Errorf("%s %s, %v left", d.Decision, d.ReasonCode, d.Remaining)
 	}
 	if _, err := json.Marshal(d); err != nil {
