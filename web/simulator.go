@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"breakwater/gateway/explain"
-	"breakwater/internal/auth"
 	"breakwater/internal/conf"
 	"breakwater/internal/retrylog"
 	"breakwater/slo"
@@ -59,23 +58,6 @@ type Ruling struct {
 	Text, Rule string
 	Route      string
 }
-
-// ReplayView is what two configurations make of the last hour.
-type ReplayView struct {
-	Lead, Sub string
-	Facts     []Fact
-	Kinds     []ReplayKind
-}
-
-// ReplayKind is one difference.
-type ReplayKind struct {
-	Route, What, Count string
-	Bar                Bar
-	Examples           []ReplayExample
-}
-
-// ReplayExample is one exchange under both.
-type ReplayExample struct{ ID, Href, Was, Now string }
 
 func (s *Server) simulator(w http.ResponseWriter, r *http.Request) {
 	v, q := s.look(r), r.URL.Query()
@@ -375,79 +357,4 @@ func (s *Server) decide(r *http.Request, e *explain.Engine, sample explain.Sampl
 	}
 	page.Result.Tries = page.Result.Tries[n-1 : n]
 	return nil
-}
-
-// compare asks two configurations about the rows of the last hour.
-func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
-	if !s.simulated(w, r) {
-		return
-	}
-	v := s.look(r)
-	r.PostForm.Set("view", "compare")
-	page := s.simulatorPage(r, v, r.PostForm)
-	q, ok := s.comparedRows(r, v.now)
-	if !ok {
-		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+q.Service+".")
-		return
-	}
-	was, ok := s.chosen(r, v.now, &page, r.PostFormValue("was"))
-	var now *explain.Engine
-	if ok {
-		now, ok = s.chosen(r, v.now, &page, r.PostFormValue("now"))
-	}
-	if !ok {
-		s.showSimulator(w, v, http.StatusUnprocessableEntity, page)
-		return
-	}
-	found, err := s.cfg.Requests.Requests(r.Context(), q)
-	if page.Trouble = s.read(r.Context(), "The log", err); err != nil {
-		s.showSimulator(w, v, http.StatusServiceUnavailable, page)
-		return
-	}
-	asked := explain.Ask(was, now)
-	for i := range found.Rows {
-		if x := &found.Rows[i].Exchange; s.coversRow(r, x.Service) {
-			asked.Add(x)
-		}
-	}
-	page.Replay = v.replay(asked.Done(), found)
-	s.showSimulator(w, v, http.StatusOK, page)
-}
-
-// comparedRows is which rows are asked about; false: they are not the reader's.
-func (s *Server) comparedRows(r *http.Request, now time.Time) (request.Query, bool) {
-	q := request.Query{Service: strings.TrimSpace(r.PostFormValue("service")), From: now.Add(-time.Hour), To: now.Add(time.Minute), Limit: mostCompared}
-	q = request.Scope(q, auth.From(r.Context()).Services)
-	return q, q.Service == "" || s.cfg.Covers(r, q.Service)
-}
-
-func (v view) replay(out explain.Replay, found request.Page) *ReplayView {
-	p := &ReplayView{Lead: "Both decide all of them alike."}
-	if out.Differ > 0 {
-		p.Lead = plural(int(out.Differ), "decision", "decisions") + " of " + slo.Count(out.Exchanges) + " would differ."
-	}
-	if out.Exchanges == 0 {
-		p.Lead = "There is nothing to compare."
-	}
-	p.Sub = slo.Count(out.Lines) + " rows of the last hour were asked about"
-	if !found.Next.At.IsZero() {
-		p.Sub += ", the newest ones"
-	}
-	p.Sub += ". Plain successes have no rows: with both they are plain successes."
-	if out.Unasked > 0 {
-		p.Sub += " " + slo.Count(out.Unasked) + " more came to no try, so nothing can be said of them."
-	}
-	p.Facts = []Fact{
-		{Name: "Retries", Value: slo.Count(out.Retries.Now), Unit: "were " + slo.Count(out.Retries.Was), Text: "sent in all, where the jitter is least."},
-		{Name: "Told less than 500", Value: slo.Count(out.Good.Now), Unit: "were " + slo.Count(out.Good.Was), Text: "exchanges. Tries beyond those in the log are taken to end like the last."},
-	}
-	for _, k := range out.Kinds {
-		row := ReplayKind{Route: k.Route, What: k.What, Count: slo.Count(k.Count),
-			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(k.Count) / float64(max(out.Differ, 1))), Label: slo.Count(k.Count) + " of " + slo.Count(out.Differ)}}
-		for _, x := range k.Examples {
-			row.Examples = append(row.Examples, ReplayExample{x.RequestID, requestHref(x.RequestID), x.Was, x.Now})
-		}
-		p.Kinds = append(p.Kinds, row)
-	}
-	return p
 }
