@@ -182,6 +182,10 @@ func TestReplayCountsWhatDiffers(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 	}
+	r = ask(was, engineOf(t, strings.Replace(shopDocs, "pass_through", "return_503", 1)))
+	if r.Differ != 5 || len(r.Kinds) != 1 || r.Kinds[0].What != "the client is told 503 (return_503) instead of 502 of the upstream" || r.Retries != (Pair{5, 5}) {
+		t.Errorf("another answer at the end: %+v", r)
+	}
 	r = ask(was, engineOf(t, strings.Replace(shopDocs, "name: points-get", "name: points-read", 1)))
 	if r.Differ != 6 || len(r.Kinds) != 1 || r.Kinds[0].What != "the route is gone" {
 		t.Errorf("a route that is gone: %+v", r)
