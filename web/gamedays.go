@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -97,6 +98,13 @@ func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
 	rough := calendarSpan(r, v.now, s.cfg.Zone)
 	ahead, err1 := s.cfg.Days.Ahead(r.Context(), rough.from.Add(-margin), rough.until.Add(margin))
 	v, o := v.zoned(ahead, s.cfg.Zone)
+	soonest := func(a gameday.Ahead) int64 {
+		if len(a.Next) == 0 {
+			return math.MaxInt64
+		}
+		return a.Next[0].UTC.Unix()
+	}
+	slices.SortStableFunc(ahead, func(a, b gameday.Ahead) int { return cmp.Compare(soonest(a), soonest(b)) })
 	span := calendarSpan(r, v.now, v.zone)
 	back := span.from
 	if since := v.now.Add(-lately); v.now.After(span.from) && since.Before(back) {

@@ -63,6 +63,7 @@ func (s *Server) today(v view) *Today {
 	t := &Today{Day: v.now.In(v.zone).Format("Mon 2 Jan 2006") + ", " + s.cfg.Zone.String(), Now: pos(a.x(v.now))}
 	t.Label = "Today from 00:00 to 24:00: " + plural(len(ran), "experiment", "experiments") + ", " + plural(len(frozen), "freeze", "freezes")
 	hours := s.dayLanes(v, a)
+	t.Label += ", " + plural(len(hours.days.Spans)+len(hours.days.Marks), "game day", "game days") + ", " + plural(len(hours.deploys.Marks), "deploy", "deploys") + ", " + plural(len(hours.incidents), "incident", "incidents")
 	t.lane("Incidents", hours.incidents, 1)
 	t.lanes(hours.days)
 	t.lane("Experiments", ran, 1)
