@@ -66,6 +66,8 @@ type Engine struct {
 
 	trouble map[string]trouble   // by run: what Tick has failed at
 	skewed  map[string]time.Time // by run: since when this engine sees clocks apart
+	owed    map[string]bool      // runs that were claimed, and what follows from that is not done
+	blind   bool                 // nothing is known yet: nothing is started, what runs is ended
 
 	mu     sync.Mutex
 	parsed map[string]scenario.Scenario // by run and hash of the text
@@ -88,7 +90,7 @@ func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	e := &Engine{cfg: cfg, parsed: map[string]scenario.Scenario{}, skewed: map[string]time.Time{}}
+	e := &Engine{cfg: cfg, parsed: map[string]scenario.Scenario{}, skewed: map[string]time.Time{}, owed: map[string]bool{}}
 	e.scheduler = Scheduler{Ledger: cfg.Ledger, Budgets: cfg.Budgets, Env: cfg.Env, Core: cfg.Core}
 	e.planner = newPlanner(cfg, e.parse)
 	return e
@@ -97,13 +99,14 @@ func New(cfg Config) *Engine {
 // Scheduler is the part that decides what is due.
 func (e *Engine) Scheduler() *Scheduler { return &e.scheduler }
 
-// knowWithin is how many seconds a control that has just started decides nothing, as
+// knowWithin is how many seconds a control that has just started starts nothing, as
 // long as it knows nothing: what is due at that moment would be skipped, for want of a
-// reading, which is there a second later. Others may decide it meanwhile.
+// reading, which is there a second later. Others may decide it meanwhile. What has to be
+// ended it ends.
 const knowWithin = 15
 
-// knows reports whether the engine may decide in the nth second of its life. It does
-// not wait for ever: runs have to be ended, whatever else is broken.
+// knows reports whether the engine may start anything in the nth second of its life. It
+// does not wait for ever: why nothing is started has to be written down.
 func (e *Engine) knows(n int) bool { return e.cfg.Ready == nil || n >= knowWithin || e.cfg.Ready() }
 
 // Run ticks each second until ctx ends, and listens for changes meanwhile. It
@@ -120,14 +123,9 @@ func (e *Engine) Run(ctx context.Context) error {
 			return e.leave(ctx)
 		case <-ticker.C:
 		}
-		if !e.knows(n) {
-			if err := e.writeStops(ctx); err != nil && ctx.Err() == nil {
-				e.cfg.Log.Error("engine tick", "err", err)
-			}
-			continue
-		}
+		e.blind = !e.knows(n)
 		errSchedule := e.writeStops(ctx) // before anything starts
-		if errSchedule == nil {
+		if errSchedule == nil && !e.blind {
 			_, errSchedule = e.scheduler.Tick(ctx)
 		}
 		// Asked after the scheduler: what it started a moment ago is not before its time.
@@ -180,13 +178,14 @@ func (e *Engine) Tick(ctx context.Context, now time.Time) error {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("run %s: %w", h.Run.ID, err))
-		next := old.again(err, now)
-		next.taken = h.Taken || old.taken
-		trouble[h.Run.ID] = next
+		trouble[h.Run.ID] = old.again(err, now)
 	}
 	e.trouble = trouble // Tick is not called at once from two places
 	maps.DeleteFunc(e.skewed, func(run string, _ time.Time) bool {
 		return !slices.ContainsFunc(held, func(h Held) bool { return h.Run.ID == run && h.Run.State == Scheduled })
+	})
+	maps.DeleteFunc(e.owed, func(run string, _ bool) bool {
+		return !slices.ContainsFunc(held, func(h Held) bool { return h.Run.ID == run })
 	})
 	errs = append(errs, e.cfg.Ledger.ExpireApprovals(ctx, now), e.seek(ctx, now))
 	return errors.Join(errs...)
@@ -199,8 +198,19 @@ func (e *Engine) drive(ctx context.Context, h Held, now time.Time, old trouble) 
 		return d.unreadable(ctx, err)
 	}
 	d.sc = sc
-	if h.Taken || old.taken {
-		if done, err := d.takeOver(ctx); done || err != nil {
+	if h.Taken {
+		e.owed[h.Run.ID] = true
+	}
+	starts := d.run.State == Scheduled || e.owed[h.Run.ID] && (d.run.State == Arming || d.run.State == Baseline)
+	if e.blind && starts {
+		return nil
+	}
+	if e.owed[h.Run.ID] {
+		done, err := d.takeOver(ctx)
+		if err == nil {
+			delete(e.owed, h.Run.ID)
+		}
+		if done || err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 type trouble struct {
 	since time.Time
 	err   error
-	taken bool // the run was claimed just before, and what follows from that is not done
 }
 
 // troubleFor is how long a run may be in trouble. It leaves time for the faults to
