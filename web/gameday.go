@@ -102,9 +102,7 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
 	v.dayState(story, &o)
 	v.dayPeople(s, story, &o)
 	o.Waves, o.Begun = v.waves(story), len(story.Runs) > 0
-	for _, line := range stopWords(story.Day) {
-		o.Guard = append(o.Guard, line)
-	}
+	o.Guard = stopWords(story.Day)
 	for _, c := range story.Checklist {
 		o.Checklist = append(o.Checklist, v.checkCard(c, len(story.Checklist) == 1))
 	}

@@ -47,6 +47,10 @@ const pages = () => [
   { name: 'setup', path: '/setup', has: ['.steps li', 'main h2, main h3'] },
   { name: 'runs', path: '/runs', has: ['main h1:has-text("Runs")'] },
   { name: 'gate', path: '/gate', has: ['main table tbody tr', 'text=breakwater gate'] },
+  { name: 'findings', path: '/findings', has: ['main h1:has-text("Findings")'] },
+  { name: 'readiness', path: '/readiness', has: ['main h1:has-text("Readiness")', 'main table tbody tr'] },
+  { name: 'requests', path: '/requests', has: ['main h1:has-text("Requests")', 'main form.filter, main form'] },
+  { name: 'simulator', path: '/simulator', has: ['main h1:has-text("Simulator")', 'main textarea'] },
   { name: 'menu', path: '/menu', has: ['.menu a'] },
   ...(run ? [{ name: 'run', path: run, has: ['.phases .phase', 'main h2:has-text("Expected and seen")'] }] : []),
 ];

@@ -6,7 +6,7 @@ const dir = process.argv[2] || 'shots';
 const only = process.argv[3];
 await mkdir(dir, { recursive: true });
 const browser = await launch();
-const pages = { now: '/now', overview: '/', slos: '/slos', alerts: '/alerts?view=all', silences: '/alerts?view=silences', breakers: '/breakers', retries: '/retries', table: '/?view=table', service: process.env.SERVICE || '/services/order', gamedays: '/gamedays', runs: '/runs', scenarios: '/scenarios', scenario: '/scenarios/control-run-0', editor: '/experiments/new?from=control-run-0', setup: '/setup', gate: '/gate', menu: '/menu' };
+const pages = { now: '/now', overview: '/', slos: '/slos', alerts: '/alerts?view=all', silences: '/alerts?view=silences', breakers: '/breakers', retries: '/retries', table: '/?view=table', service: process.env.SERVICE || '/services/order', gamedays: '/gamedays', gameday: '/gamedays/weekly-small-drill', findings: '/findings', readiness: '/readiness', runs: '/runs', scenarios: '/scenarios', scenario: '/scenarios/control-run-0', editor: '/experiments/new?from=control-run-0', setup: '/setup', gate: '/gate', menu: '/menu' };
 
 const first = await browser.newPage();
 await first.goto(base + '/runs');
