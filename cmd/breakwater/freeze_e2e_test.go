@@ -227,6 +227,11 @@ func TestFromTheLastFailureToTheFreeze(t *testing.T) {
 		spent := time.Now()
 		w.await("deny", 10*time.Second, func() bool { return decide(service, "feature").Decision == gate.Deny })
 		denied = append(denied, time.Since(spent))
+		// The failures may come in two batches, and the first is enough to freeze.
+		w.await("all failures counted", 10*time.Second, func() bool {
+			d := decide(service, "feature")
+			return d.RestsOn != nil && d.RestsOn.Bad == 30
+		})
 		if d := decide(service, "feature"); d.ReasonCode != "budget_exhausted" || d.RestsOn == nil || d.RestsOn.Bad != 30 || d.Signature == nil || d.Policy != "short" {
 			t.Errorf("denied with %+v", d)
 		}
