@@ -32,7 +32,7 @@ test: ## everything that proves the project; installs what it needs
 	@.ci/need postgresql redis-server gcc python3 chromium nodejs npm
 	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint build
 	CI=true CGO_ENABLED=1 go test -race -vet=off -ldflags=-w -p 4 -timeout 14m $$(go list ./... | grep -v /cmd/breakwater)
-	CI=true CGO_ENABLED=1 go test -race -vet=off -ldflags=-w -parallel 4 -timeout 14m ./cmd/breakwater
+	CI=true CGO_ENABLED=1 go test -race -vet=off -ldflags=-w -parallel 4 -timeout 25m ./cmd/breakwater
 
 check: ## the fast part, for people at work
 	go vet ./...
