@@ -225,7 +225,6 @@ func TestReliability_F8_NothingSyncedIsLostInAPowerCut(t *testing.T) {
 				t.Error(err)
 			}
 			s.keeping.Unlock()
-			time.Sleep(time.Millisecond)
 		case 1, 2: // recorded, and not synced
 			o.maybe()
 		default:
