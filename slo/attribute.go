@@ -25,8 +25,9 @@ func CauseKinds() []CauseKind {
 	return []CauseKind{ByExperiment, ByIncident, ByDeploy, ByConfig, ByUnknown}
 }
 
-// Cause is something that may have made requests fail from From on. A deploy and
-// a configuration end with Suspect after From; an incident that goes on has no To.
+// Cause is something that may have made requests fail from From on. A deploy is
+// suspected until Suspect after its end, which is From where only that is known, as is
+// a configuration; an incident that goes on has no To.
 type Cause struct {
 	Kind         CauseKind
 	Service, Env string // "": all
@@ -43,9 +44,10 @@ const Suspect = 30 * time.Minute
 func (c Cause) holds(at time.Time) bool {
 	to := c.To
 	if c.Kind == ByDeploy || c.Kind == ByConfig {
-		if end := c.From.Add(Suspect); to.IsZero() || end.Before(to) {
-			to = end
+		if to.Before(c.From) {
+			to = c.From
 		}
+		to = to.Add(Suspect)
 	}
 	return at.Add(time.Minute).After(c.From) && (to.IsZero() || at.Before(to))
 }

@@ -10,12 +10,14 @@ func TestAttribute(t *testing.T) {
 	at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
 	causes := []Cause{
 		{Kind: ByIncident, Ref: "inc-1", From: at(10).Add(30 * time.Second), To: at(20)},
-		{Kind: ByDeploy, Ref: "v7", From: at(5), To: at(300)}, // that it is still out blames it for no longer
+		{Kind: ByDeploy, Ref: "v6", From: at(-60), To: at(-27)}, // a slow one, suspected until half an hour after its end
+		{Kind: ByDeploy, Ref: "v7", From: at(5)},
 		{Kind: ByDeploy, Ref: "v8", From: at(12)},
 		{Kind: ByConfig, Ref: "rev-3", From: at(40)},
 	}
 	failed := []Failed{
-		{At: at(2), Bad: 1},                     // nothing had happened
+		{At: at(2), Bad: 1},                     // v6
+		{At: at(3), Bad: 1},                     // nothing had happened
 		{At: at(6), Bad: 10},                    // v7
 		{At: at(11), Experiment: "r-1", Bad: 4}, // its own mark
 		{At: at(11), Bad: 5},                    // the incident, though v7 is fresh
@@ -32,13 +34,13 @@ func TestAttribute(t *testing.T) {
 		got[string(p.Kind)+" "+p.Ref] = p.Bad
 		ppm, bad = ppm+p.PPM, bad+p.Bad
 	}
-	want := map[string]int64{"experiment r-1": 4, "incident inc-1": 5, "deploy v7": 10, "deploy v8": 13, "config rev-3": 3, "unknown ": 4}
+	want := map[string]int64{"experiment r-1": 4, "incident inc-1": 5, "deploy v6": 1, "deploy v7": 10, "deploy v8": 13, "config rev-3": 3, "unknown ": 4}
 	for k, n := range want {
 		if got[k] != n {
 			t.Errorf("%s has %d failures, want %d", k, got[k], n)
 		}
 	}
-	if len(got) != len(want) || ppm != million || bad != 39 {
+	if len(got) != len(want) || ppm != million || bad != 40 {
 		t.Errorf("%v: %d ppm, %d failures", got, ppm, bad)
 	}
 }

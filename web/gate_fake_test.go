@@ -33,12 +33,40 @@ func (d desk) Policies() []freeze.Policy {
 	}
 	p := freeze.Default()
 	p.Name, p.Observed = "shop", true
-	p.Acts = []freeze.Act{{From: slo.Emergency, Drills: freeze.RefuseDrills}, {From: slo.Frozen, Keep: freeze.KeepDefault, Limit: &freeze.LimitChange{Direction: freeze.Tighten, FactorPPM: 500_000}}}
+	p.Acts = []freeze.Act{{From: slo.Emergency, Drills: freeze.RefuseDrills, Deploys: &freeze.Cap{AtMost: 1, Lasts: slo.DeployLasts}}, {From: slo.Frozen, Keep: freeze.KeepDefault, Limit: &freeze.LimitChange{Direction: freeze.Tighten, FactorPPM: 500_000}}}
 	return []freeze.Policy{p}
 }
 
 func (d desk) Protecting(ctx context.Context, since time.Time) ([]freeze.Shown, error) {
 	return d.real().Protecting(anna(ctx), d, "", since)
+}
+
+func (d desk) Deploying(ctx context.Context, since time.Time) ([]slo.Deploy, []freeze.CapState, error) {
+	return d.real().Deploying(anna(ctx), d, "", since)
+}
+
+func (d desk) Deploys(context.Context, string, time.Time, int) ([]slo.Deploy, error) {
+	if len(d.h.statuses) == 0 || d.h.broken != nil {
+		return nil, d.h.broken
+	}
+	at := func(minutes int) time.Time { return d.h.now.Add(time.Duration(minutes) * time.Minute) }
+	ended := at(-61)
+	return []slo.Deploy{
+		{ID: "dp-2", Service: "coupon", Env: "production", Ref: "9f2c41d", By: "ci-coupon", Decision: "d-a", Begun: at(-4), Until: at(26)},
+		{ID: "dp-1", Service: "catalog", Env: "production", Ref: "c0ffee1", By: "ci-catalog", Begun: at(-70), Until: at(-40), Ended: &ended, Outcome: slo.DeploySucceeded},
+	}, nil
+}
+
+func (d desk) Quarters(ctx context.Context) ([]freeze.OverrideQuarter, error) {
+	return d.real().Quarters(anna(ctx), d)
+}
+
+func (d desk) OverrideMoves(_ context.Context, since, until time.Time) ([]freeze.OverrideMove, error) {
+	if d.h.broken != nil || len(d.h.statuses) == 0 || since.After(d.h.now) || !until.After(d.h.now) {
+		return nil, d.h.broken
+	}
+	return []freeze.OverrideMove{{Action: "override.ask", Actor: "ben", AskedBy: "ben", Service: "coupon"}, {Action: "override.grant", Actor: "anna", AskedBy: "ben", Service: "coupon"},
+		{Action: "override.use", Actor: "gate", AskedBy: "ben", Service: "coupon"}, {Action: "override.use", Actor: "gate", AskedBy: "ben", Service: "coupon"}}, nil
 }
 
 func (d desk) Frozen(ctx context.Context, since time.Time) ([]freeze.Span, error) {
@@ -145,6 +173,7 @@ func (d desk) UseOverride(context.Context, string, string, string, time.Time) (b
 	return false, nil
 }
 func (d desk) CloseOverrides(context.Context, time.Time) error { return nil }
+func (d desk) CloseDeploys(context.Context, time.Time) error   { return nil }
 
 // Ask, Grant and Revoke note what they were asked, as the desk of the API would.
 func (d desk) Ask(w http.ResponseWriter, r *http.Request) {

@@ -60,7 +60,7 @@ func (c *control) newGitHub() (*dialect.GitHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := dialect.GitHubConfig{Gate: c.gate, Shelf: c.store, Seen: c.store, App: app, Secret: secret, Checks: env("GITHUB_CHECKS", ""), Log: c.log,
+	cfg := dialect.GitHubConfig{Gate: c.gate, Shelf: c.store, Seen: c.store, Marks: c.store, App: app, Secret: secret, Checks: env("GITHUB_CHECKS", ""), Log: c.log,
 		Ran:     func(service, env, sha string) bool { return c.releases.book.Known().Ran(service, env, sha) },
 		Running: func(service, env string) string { return c.releases.book.Known().Running(service, env) }}
 	if cfg.Labels, err = labelKinds(env("GITHUB_LABELS", "")); err != nil {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"breakwater/slo"
 	"breakwater/slo/freeze"
 )
 
 func newFreeze(io streams) *cobra.Command {
 	cmd := &cobra.Command{Use: "freeze", Short: "list freezes, freeze by hand, ask for and grant overrides"}
-	cmd.AddCommand(freezeLs(io), freezeOn(io), freezeOff(io), freezeOverride(io), freezeGrant(io), freezeRevoke(io), freezeAttest(io))
+	cmd.AddCommand(freezeLs(io), freezeOn(io), freezeOff(io), freezeOverride(io), freezeGrant(io), freezeRevoke(io), freezeOverrides(io), freezeAttest(io))
 	return cmd
 }
 
@@ -86,7 +87,17 @@ func freezeLs(io streams) *cobra.Command {
 			if err := a.set.call(cmd.Context(), http.MethodGet, "/api/v1/measures?"+q.Encode(), nil, &held); err != nil {
 				return err
 			}
-			if err := measuresTable(io, held.Measures); err != nil || len(overrides) == 0 {
+			if err := measuresTable(io, held.Measures); err != nil {
+				return fail(err)
+			}
+			var under struct {
+				Deploys []slo.Deploy
+				Caps    []freeze.CapState
+			}
+			if err := a.set.call(cmd.Context(), http.MethodGet, "/api/v1/deploys?"+q.Encode(), nil, &under); err != nil {
+				return err
+			}
+			if err := deploysTable(io, under.Deploys, under.Caps); err != nil || len(overrides) == 0 {
 				return fail(err)
 			}
 			fmt.Fprintln(io.out)

@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"breakwater/slo"
 	"breakwater/slo/gate"
 )
 
 func newGate(io streams) *cobra.Command {
 	var set settings
-	var kind, ref, output, onUnknown, incident, attestation string
+	var kind, ref, output, onUnknown, incident, attestation, tell string
+	var lasts time.Duration
 	var memory gateMemory
 	var wait time.Duration
 	var dryRun bool
@@ -24,9 +26,11 @@ func newGate(io streams) *cobra.Command {
 			"--on-unknown settles it, which is then said. While control is away, its last signed answer\n" +
 			"to the very same question stands in for as long as that answer says, 15 minutes by default.\n" +
 			"With --dry-run the answer and the exit code are the same, but control keeps no decision and\n" +
-			"no override is used.",
+			"no override is used. Where a policy caps deploys an allow holds a slot until --tell says that\n" +
+			"the deploy of the same --ref is over, or its lease ends.",
 		Example: "  breakwater gate order --kind feature --ref \"$GIT_SHA\"\n" +
-			"  breakwater gate order --env prod --ref \"$GIT_SHA\" --wait 30m",
+			"  breakwater gate order --env prod --ref \"$GIT_SHA\" --wait 30m\n" +
+			"  breakwater gate order --env prod --ref \"$GIT_SHA\" --tell end",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
@@ -37,6 +41,12 @@ func newGate(io streams) *cobra.Command {
 			}
 			if err := set.checkControl(); err != nil {
 				return err
+			}
+			if err := oneOf("tell", tell, "", "begin", "end", "failed"); err != nil {
+				return err
+			}
+			if tell != "" {
+				return tellDeploy(cmd, io, &set, args[0], ref, tell, lasts)
 			}
 			r := gate.Request{Service: args[0], Env: set.env, Kind: gate.Kind(kind), Ref: ref, Incident: incident, Attestation: attestation, DryRun: dryRun}
 			if wait < 0 {
@@ -88,6 +98,8 @@ func newGate(io streams) *cobra.Command {
 	memory.flags(f)
 	f.DurationVar(&wait, "wait", 0, "ask again until the answer is allow, for so long at most; then the last answer holds")
 	f.BoolVar(&dryRun, "dry-run", false, "only ask: no decision is kept, no override is used; the exit code is as without it")
+	f.StringVar(&tell, "tell", "", "do not ask: tell that the deploy of --ref did begin, end, or failed")
+	f.DurationVar(&lasts, "lasts", slo.DeployLasts, "with --tell begin: for how long it counts as under way if nobody tells of its end")
 	f.StringVar(&onUnknown, "on-unknown", "", "settle an unknown answer: allow or deny")
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 
 	"breakwater/internal/auth"
 	"breakwater/internal/store"
+	"breakwater/slo"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 	"breakwater/web"
@@ -17,6 +18,7 @@ import (
 // gateLogRoutes are who may look up what the gate answered, and what was frozen.
 func (c *control) gateLogRoutes(r chi.Router, asks func(http.Handler) http.Handler, desk *freeze.Desk) {
 	r.With(asks).Get("/freezes/history", desk.History(c.store))
+	c.deployRoutes(r, asks, desk)
 	r.With(asks).Get("/gate/decisions", gate.LogHandler(c.store))
 	r.With(asks).Get("/gate/decisions/{id}", gate.LoggedHandler(c.store))
 }
@@ -39,6 +41,10 @@ func (p pageReleases) Protecting(ctx context.Context, since time.Time) ([]freeze
 	return p.Desk.Protecting(ctx, p.store, "", since)
 }
 
+func (p pageReleases) Deploying(ctx context.Context, since time.Time) ([]slo.Deploy, []freeze.CapState, error) {
+	return p.Desk.Deploying(ctx, p.store, "", since)
+}
+
 func (p pageReleases) Frozen(ctx context.Context, since time.Time) ([]freeze.Span, error) {
 	return p.Desk.Frozen(ctx, p.store, "", since)
 }
@@ -56,6 +62,10 @@ func (p pageReleases) Overrides(ctx context.Context, since time.Time) ([]freeze.
 		}
 	}
 	return mine, err
+}
+
+func (p pageReleases) Quarters(ctx context.Context) ([]freeze.OverrideQuarter, error) {
+	return p.Desk.Quarters(ctx, p.store)
 }
 
 func (p pageReleases) Policies() []freeze.Policy { return p.book.Known().Policies }

@@ -20,7 +20,7 @@ import (
 func (c *control) healthRoutes(r chi.Router) {
 	reads := c.guard.Require(auth.Viewer)
 	r.With(reads).Method(http.MethodGet, "/health-scores", c.healthDesk())
-	r.With(reads).Method(http.MethodGet, "/reports/budget", &report.ReviewDesk{Source: c.slo, Ledger: c.store})
+	r.With(reads).Method(http.MethodGet, "/reports/budget", &report.ReviewDesk{Source: c.slo, Ledger: c.store, Trail: c.store})
 }
 
 func (c *control) healthDesk() *report.HealthDesk {

@@ -307,7 +307,7 @@ func (s *Store) CloseOverrides(ctx context.Context, at time.Time) error {
 const (
 	knownCausesSQL = `
 select service, env, kind, ref, title, from_at, to_at, actor from slo_cause
-where kind in ('deploy', 'incident') and (from_at > @since or kind = 'incident' and to_at is null) order by from_at desc, ref limit 5000`
+where kind in ('deploy', 'incident') and outcome in ('', 'succeeded') and (from_at > @since or kind = 'incident' and to_at is null) order by from_at desc, ref limit 5000`
 	callersSQL = `
 select distinct service, value as caller from facet_minute
 where dimension = 'caller' and at >= @since and value <> 'other' order by 1, 2`
@@ -344,6 +344,9 @@ func (s *Store) Known(ctx context.Context, now time.Time) (freeze.Known, error) 
 				return err
 			}
 			k.Overrides = append(k.Overrides, o)
+		}
+		if k.Deploys, err = deploysUnderWay(ctx, tx, now); err != nil {
+			return err
 		}
 		if rows, err = tx.Query(ctx, knownCausesSQL, pgx.StrictNamedArgs{"since": now.Add(-60 * 24 * time.Hour)}); err != nil {
 			return err

@@ -133,6 +133,14 @@ func TestSLO_T33_OverTheWire(t *testing.T) {
 	if _, err := auth.Verify(t.Context(), s); err != nil {
 		t.Error(err)
 	}
+	// What the quarter's report counts is that chain.
+	moves, err := s.OverrideMoves(t.Context(), sloNoon.Add(-time.Hour), now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := freeze.CountOverrides(moves, nil); c.Asked != 3 || c.Granted != 3 || c.Used != 2 || c.Revoked != 1 || c.People[0] != (freeze.OverridePerson{Who: "ada", Asked: 3, Used: 2}) {
+		t.Errorf("counted %+v", c)
+	}
 	// The key outlives the process.
 	again := freeze.NewBook(s, nil)
 	if err := again.Tick(t.Context(), now); err != nil {

@@ -17,9 +17,13 @@ values (@service, @env, @kind, @ref, @title, @from, @to, @actor, @at)
 on conflict (service, env, kind, ref, from_at) do update set title = excluded.title, to_at = excluded.to_at`
 
 // AddCause notes a deploy or an incident; noting it again, with its end or another
-// title, changes it.
+// title, changes it. A deploy that is noted is done, so it is under way no more.
 func (s *Store) AddCause(ctx context.Context, c slo.Cause, at time.Time) error {
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		told, err := endedBy(ctx, tx, c, at)
+		if err != nil || told {
+			return err
+		}
 		if _, err := tx.Exec(ctx, addCauseSQL, pgx.StrictNamedArgs{"service": c.Service, "env": c.Env, "kind": string(c.Kind), "ref": c.Ref,
 			"title": c.Title, "from": c.From, "to": timeOrNull(c.To), "actor": c.Actor, "at": at}); err != nil {
 			return err
@@ -55,7 +59,7 @@ const causesSQL = `
 select service, env, kind, ref, title, from_at, to_at, actor
 from slo_cause
 where (service = '' or service = @service) and (env = '' or env = @env) and from_at < @until
-  and (case when kind = 'incident' then coalesce(to_at, 'infinity') else from_at + @suspect::interval end) > @since
+  and (case when kind = 'incident' then coalesce(to_at, 'infinity') else coalesce(to_at, from_at) + @suspect::interval end) > @since
 order by from_at, ref`
 
 type causeRow struct {

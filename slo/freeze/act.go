@@ -16,15 +16,22 @@ func acts(n conf.Node) []Act {
 	for _, item := range n.List() {
 		m := item.Map()
 		from := m.Need("from")
-		a := Act{From: slo.Level(from.Enum("", string(slo.Warn), string(slo.Emergency), string(slo.Frozen)))}
-		keep, limit, drills := m.Get("shed_below"), m.Get("limit"), m.Get("experiments")
+		a := Act{From: slo.Level(from.Enum("", string(slo.Normal), string(slo.Warn), string(slo.Emergency), string(slo.Frozen)))}
+		keep, limit, drills, deploys := m.Get("shed_below"), m.Get("limit"), m.Get("experiments"), m.Get("deploys")
 		a.Keep = keep.Enum("", KeepDefault, KeepCritical)
 		a.Drills = Drills(drills.Enum("", string(RefuseDrills), string(StopDrills)))
 		if limit.Present() {
 			a.Limit = limitChange(limit)
 		}
-		if !keep.Present() && !limit.Present() && !drills.Present() {
-			item.Errorf("must say what is done: shed_below, limit or experiments")
+		if deploys.Present() {
+			a.Deploys = capOf(deploys)
+		}
+		users := keep.Present() || limit.Present() || drills.Present()
+		if !users && !deploys.Present() {
+			item.Errorf("must say what is done: shed_below, limit, experiments or deploys")
+		}
+		if users && a.From == slo.Normal {
+			from.Errorf("must be warn, emergency or frozen beside shed_below, limit and experiments, got normal").Hint("only deploys may be capped whatever the budget is")
 		}
 		if slices.ContainsFunc(out, func(b Act) bool { return b.From == a.From && a.From != "" }) {
 			from.Errorf("must stand once, got %s again", a.From)

@@ -15,6 +15,7 @@ type Keeper interface {
 	SigningKey(ctx context.Context, now time.Time) (Key, error)
 	UseOverride(ctx context.Context, id, once, decision string, now time.Time) (bool, error)
 	CloseOverrides(ctx context.Context, at time.Time) error
+	CloseDeploys(ctx context.Context, at time.Time) error
 }
 
 // Book holds what is known beside the evaluation, a second old at most. It is safe
@@ -80,9 +81,12 @@ const (
 	callersEvery = 5 * time.Minute
 )
 
-// Tick reads everything anew, and closes overrides that are over.
+// Tick reads everything anew, and closes overrides and deploys that are over.
 func (b *Book) Tick(ctx context.Context, now time.Time) error {
 	if err := b.keeper.CloseOverrides(ctx, now); err != nil {
+		return b.stays(err)
+	}
+	if err := b.keeper.CloseDeploys(ctx, now); err != nil {
 		return b.stays(err)
 	}
 	known, err := b.keeper.Known(ctx, now)

@@ -100,6 +100,9 @@ func (a Act) text() string {
 	if a.Drills != "" {
 		parts = append(parts, "experiments: "+string(a.Drills))
 	}
+	if a.Deploys != nil {
+		parts = append(parts, "deploys: "+a.Deploys.document())
+	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 

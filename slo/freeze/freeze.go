@@ -166,6 +166,8 @@ type Known struct {
 	Overrides []Override // the latest of each service
 	// Causes are deploys and incidents, of some weeks.
 	Causes []slo.Cause
+	// Deploys are those under way.
+	Deploys []slo.Deploy
 	// Blames are frozen services whose failures are mostly another's.
 	Blames []Blame
 	// Callers are who was seen to call a service, of late.

@@ -74,12 +74,17 @@ func TestMistakes(t *testing.T) {
 		head + "passes: [{kind: party, proof: [declared]}]":                             "must be feature, config",
 		head + "passes: [{kind: scale, proof: []}]":                                     "must name at least one",
 		head + "passes: [{kind: scale, proof: [label]}, {kind: scale, proof: [label]}]": "must stand once, got scale again",
-		head + "services: []":                                                           "must name some",
-		head + "dry-run: true":                                                          "dry-run",
-		head + "on_unknown: [{answer: perhaps}]":                                        "must be allow or deny",
-		head + "thaw: {hold: 60}":                                                       "must be a span",
-		head + "---\n" + head:                                                           "must have a name of its own, got a again",
-		head + "---\n" + strings.Replace(head, "name: a", "name: b", 1):                 "must not rule what a rules as closely",
+		head + "measures: [{from: normal, deploys: {at_most: 1}, experiments: refuse}]": "must be warn, emergency or frozen beside",
+		head + "measures: [{from: warn, deploys: {}}]":                                  "deploys.at_most",
+		head + "measures: [{from: warn, deploys: {at_most: 0}}]":                        "must be 1 to 1000",
+		head + "measures: [{from: warn, deploys: {at_most: 1, over: town}}]":            "must be service or policy",
+		head + "measures: [{from: warn, deploys: {at_most: 1, lasts: 5s}}]":             "must be 1m",
+		head + "services: []":                    "must name some",
+		head + "dry-run: true":                   "dry-run",
+		head + "on_unknown: [{answer: perhaps}]": "must be allow or deny",
+		head + "thaw: {hold: 60}":                "must be a span",
+		head + "---\n" + head:                    "must have a name of its own, got a again",
+		head + "---\n" + strings.Replace(head, "name: a", "name: b", 1): "must not rule what a rules as closely",
 	} {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngot %v, want %q", text, err, want)

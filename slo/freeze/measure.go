@@ -57,17 +57,21 @@ type Act struct {
 	Keep   string       `json:"keep,omitempty"`
 	Limit  *LimitChange `json:"limit,omitempty"`
 	Drills Drills       `json:"experiments,omitempty"`
+	// Deploys caps how many may be under way at the same time; nil: nothing does.
+	Deploys *Cap `json:"deploys,omitempty"`
 }
 
 // MeasureKind is what a measure does.
 type MeasureKind string
 
-// The kinds, as the plan of gateways has them.
+// The kinds: the first two as the plan of gateways has them, the others are control's.
 const (
 	Shed      MeasureKind = "shed"
 	Limit     MeasureKind = "limit"
 	StopAll   MeasureKind = "stop_experiments"
 	RefuseAll MeasureKind = "refuse_experiments"
+	// CapDeploys is obeyed by the release gate.
+	CapDeploys MeasureKind = "cap_deploys"
 )
 
 // Measure is one protective action on one service, from when its state called for it
@@ -79,6 +83,7 @@ type Measure struct {
 	Env      string       `json:"env"`
 	Keep     string       `json:"keep,omitempty"`
 	Limit    *LimitChange `json:"limit,omitempty"`
+	Cap      *Cap         `json:"deploys,omitempty"`
 	State    slo.Level    `json:"state"`    // that called for it
 	Policies []string     `json:"policies"` // that ask for it
 	Reason   string       `json:"reason"`
@@ -112,6 +117,8 @@ func (m Measure) Text() string {
 		return m.Limit.text()
 	case StopAll:
 		return "experiments are stopped, and none starts"
+	case CapDeploys:
+		return m.Cap.text()
 	}
 	return "no experiment starts"
 }
@@ -154,7 +161,8 @@ type protection struct {
 	keep     string
 	limit    *LimitChange
 	drills   Drills
-	policies [3][]string // by what is asked for: keep, limit, drills
+	cap      *Cap
+	policies [4][]string // by what is asked for: keep, limit, drills, cap
 }
 
 // add merges a into p, the strictest of each.
@@ -174,6 +182,10 @@ func (p *protection) add(policy string, a Act) {
 		if p.drills == "" || a.Drills == StopDrills {
 			p.drills = a.Drills
 		}
+	}
+	if a.Deploys != nil {
+		p.policies[3] = append(p.policies[3], policy)
+		p.cap = narrower(p.cap, a.Deploys)
 	}
 }
 
@@ -220,6 +232,9 @@ func (p protection) measures(of Measure) []Measure {
 		add(StopAll, 2, func(*Measure) {})
 	case RefuseDrills:
 		add(RefuseAll, 2, func(*Measure) {})
+	}
+	if p.cap != nil {
+		add(CapDeploys, 3, func(m *Measure) { m.Cap = p.cap })
 	}
 	return out
 }

@@ -31,7 +31,7 @@ func TestMeasuresInDocuments(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"measures: [{from: frozen}]":                                                         "f.yaml:4:12: measures[0]: must say what is done",
-		"measures: [{from: unknown, experiments: stop}]":                                     "must be warn, emergency or frozen",
+		"measures: [{from: unknown, experiments: stop}]":                                     "must be normal, warn, emergency or frozen",
 		"measures: [{experiments: stop}]":                                                    "from: must be given",
 		"measures: [{from: frozen, shed_below: sheddable}]":                                  "must be default or critical",
 		"measures: [{from: frozen, limit: {factor: 50%}}]":                                   "must say its direction",

@@ -87,7 +87,7 @@ func (m Measure) holdsFrom(policies []Policy) slo.Level {
 			continue
 		}
 		for _, a := range p.Acts {
-			asks := m.Kind == Shed && a.Keep != "" && a.Keep == m.Keep || m.Kind == Limit && a.Limit != nil || m.Kind == StopAll && a.Drills == StopDrills || m.Kind == RefuseAll && a.Drills == RefuseDrills
+			asks := m.Kind == Shed && a.Keep != "" && a.Keep == m.Keep || m.Kind == Limit && a.Limit != nil || m.Kind == StopAll && a.Drills == StopDrills || m.Kind == RefuseAll && a.Drills == RefuseDrills || m.Kind == CapDeploys && a.Deploys != nil
 			if asks && slo.Rank(a.From) < slo.Rank(from) {
 				from = a.From
 			}

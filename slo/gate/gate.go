@@ -99,7 +99,9 @@ type Decision struct {
 	// DryRun: it was asked without any effect, so there is no id and no signature.
 	DryRun bool `json:"dry_run,omitempty"`
 	// RestsOn are the integers it was decided on; null: there were none.
-	RestsOn   *freeze.Snapshot  `json:"rests_on"`
+	RestsOn *freeze.Snapshot `json:"rests_on"`
+	// Slot is there where a policy caps deploys of the service.
+	Slot      *Slot             `json:"slot,omitempty"`
 	Signature *freeze.Signature `json:"signature"` // null: not signed
 
 	raw []byte // as it came over the wire
@@ -126,9 +128,15 @@ func Decide(r Request, statuses []slo.Status, p Policy, now time.Time) Decision 
 	return Judge(r, Facts{Statuses: statuses, Known: freeze.Known{Policies: []Policy{p}}}, now)
 }
 
-// Judge answers r. It is pure: the id, the record, the signature and the use of an
-// override are the caller's business.
+// Judge answers r. It is pure: the id, the record, the signature, the use of an
+// override and the taking of a slot are the caller's business.
 func Judge(r Request, f Facts, now time.Time) Decision {
+	d, c := judge(r, f, now)
+	return c.look(d, freeze.Under(f.Deploys, now))
+}
+
+// judge is Judge, and tells what caps a deploy that may go out otherwise.
+func judge(r Request, f Facts, now time.Time) (Decision, capped) {
 	if r.Kind == "" {
 		r.Kind = Feature
 	}
@@ -151,5 +159,5 @@ func Judge(r Request, f Facts, now time.Time) Decision {
 		d.ReasonCode = "dry_run"
 		d.Reasons = append(d.Reasons, fmt.Sprintf("Policy %s only watches: without its dry_run the answer would be %s.", j.p.Name, d.Would))
 	}
-	return d
+	return d, j.capped(d)
 }

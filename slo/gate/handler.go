@@ -41,6 +41,7 @@ type Config struct {
 	Source Source
 	Keeper Keeper // nil: decisions are not kept
 	Book   Book   // nil: nothing but the evaluation is known, and Policy rules all
+	Slots  Slots  // nil: nobody gives slots, and where deploys are capped none is let out
 	Policy Policy // zero Stale: DefaultPolicy; for who has no Book
 	Now    func() time.Time
 	Log    *slog.Logger // nil: none
@@ -140,7 +141,21 @@ func (g *Gate) judge(ctx context.Context, r Request, id string, now time.Time) D
 	}
 	r, note := g.attested(r, now)
 	facts := Facts{Statuses: statuses, Known: g.cfg.Book.Known()}
-	d := Judge(r, facts, now)
+	d, caps := judge(r, facts, now)
+	// A slot comes before an override: what has to wait must not use it up.
+	slot, ok := g.begin(ctx, &d, caps, id, now)
+	if !ok {
+		return noted(d, note)
+	}
+	d = g.override(ctx, r, d, facts, id, now)
+	if slot != nil {
+		d = g.begun(ctx, d, slot, caps, now)
+	}
+	return noted(d, note)
+}
+
+// override uses the override that d rests on, if it rests on one.
+func (g *Gate) override(ctx context.Context, r Request, d Decision, facts Facts, id string, now time.Time) Decision {
 	// What is known may be a second old, so the override itself has the last word.
 	for tries := 0; d.Override != nil && tries < freeze.MaxUses; tries++ {
 		override := *d.Override
@@ -159,9 +174,9 @@ func (g *Gate) judge(ctx context.Context, r Request, id string, now time.Time) D
 				facts.Overrides[i].Used = facts.Overrides[i].MaxUses
 			}
 		}
-		d = Judge(r, facts, now)
+		d, _ = judge(r, facts, now)
 	}
-	return noted(d, note)
+	return d
 }
 
 // sign signs d, where there is a key. An answer without a signature is as good

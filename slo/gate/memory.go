@@ -69,6 +69,9 @@ func (m Memory) Last(r Request, now time.Time) (Decision, error) {
 	case d.Override != nil:
 		// A use that control does not count would be one too many.
 		return Decision{}, fmt.Errorf("%w: the last one rests on an override", ErrNothingKept)
+	case d.Slot != nil:
+		// Nobody knows who holds the slots meanwhile.
+		return Decision{}, fmt.Errorf("%w: deploys are capped, and the last one rests on a slot", ErrNothingKept)
 	}
 	d.raw = body
 	d.Reasons = append(d.Reasons, fmt.Sprintf("Control is away: this is its last signed answer, of %s, which stands until %s.",

@@ -33,6 +33,8 @@ type Corrections interface {
 // revisions of promises.
 type Notes interface {
 	AddCause(ctx context.Context, c slo.Cause, at time.Time) error
+	BeginDeploy(ctx context.Context, d slo.Deploy, full func(live []slo.Deploy) bool, now time.Time) (slo.Deploy, bool, error)
+	EndDeploy(ctx context.Context, e slo.DeployEnd, now time.Time) (ended int, err error)
 	Revisions(ctx context.Context, id string, limit int) ([]slo.Objective, error)
 }
 

@@ -18,6 +18,8 @@ import (
 type books struct {
 	corrections []slo.Correction
 	causes      []slo.Cause
+	deploys     []slo.Deploy
+	ends        []slo.DeployEnd
 	tested      slo.Objective
 	policy      slo.Policy
 	dry         bool
@@ -61,6 +63,17 @@ func (b *books) RevokeCorrection(_ context.Context, id, actor, _ string, at time
 func (b *books) AddCause(_ context.Context, c slo.Cause, _ time.Time) error {
 	b.causes = append(b.causes, c)
 	return b.err
+}
+
+func (b *books) BeginDeploy(_ context.Context, d slo.Deploy, _ func([]slo.Deploy) bool, now time.Time) (slo.Deploy, bool, error) {
+	d.ID, d.Begun = "dp-1", now
+	b.deploys = append(b.deploys, d)
+	return d, true, b.err
+}
+
+func (b *books) EndDeploy(_ context.Context, e slo.DeployEnd, _ time.Time) (int, error) {
+	b.ends = append(b.ends, e)
+	return len(b.deploys), b.err
 }
 
 func (b *books) Revisions(context.Context, string, int) ([]slo.Objective, error) {
@@ -184,5 +197,31 @@ func TestMarkers(t *testing.T) {
 		if code, _ := desk(t, b, "POST", "/events/deploys", text); code != want || len(b.causes) != 1 {
 			t.Errorf("%s answered %d, want %d", text, code, want)
 		}
+	}
+}
+
+func TestADeployIsToldOfFromBeginToEnd(t *testing.T) {
+	b := &books{}
+	code, body := desk(t, b, "POST", "/events/deploys", `{"service":"order","env":"prod","ref":"v8","phase":"begin"}`)
+	if code != 201 || body["id"] != "dp-1" || body["until"] != "2026-03-10T12:30:00Z" || len(b.deploys) != 1 || b.deploys[0].Key != "ref/v8" || b.deploys[0].By != "ada" {
+		t.Errorf("%d %v, noted %+v", code, body, b.deploys)
+	}
+	if code, body := desk(t, b, "POST", "/events/deploys", `{"service":"order","ref":"v9","phase":"begin","lasts_seconds":7200}`); code != 201 || body["until"] != "2026-03-10T14:00:00Z" {
+		t.Errorf("%d %v", code, body)
+	}
+	if code, body := desk(t, b, "POST", "/events/deploys", `{"service":"order","env":"prod","ref":"v8","phase":"end","outcome":"failed"}`); code != 200 || body["ended"] != 2.0 || b.ends[0].Outcome != slo.DeployFailed {
+		t.Errorf("%d %v, %+v", code, body, b.ends)
+	}
+	if code, _ := desk(t, b, "POST", "/events/deploys", `{"service":"order","ref":"v8","phase":"end"}`); code != 200 || b.ends[1].Outcome != slo.DeploySucceeded {
+		t.Errorf("%d, %+v", code, b.ends)
+	}
+	for _, wrong := range []string{`"phase":"middle"`, `"phase":"begin","lasts_seconds":5`, `"phase":"begin","lasts_seconds":9223372036854775807`, `"phase":"end","outcome":"lapsed"`, `"phase":"end","lasts_seconds":60`,
+		`"outcome":"failed"`, `"phase":"begin","at":"2026-03-10T11:00:00Z"`} {
+		if code, _ := desk(t, b, "POST", "/events/deploys", `{"service":"order","ref":"v8",`+wrong+`}`); code != 422 {
+			t.Errorf("%s answered %d", wrong, code)
+		}
+	}
+	if code, _ := desk(t, b, "POST", "/events/deploys", `{"service":"coupon","ref":"v8","phase":"begin"}`); code != 403 || len(b.deploys) != 2 || len(b.ends) != 2 || len(b.causes) != 0 {
+		t.Errorf("%d, %+v", code, b)
 	}
 }

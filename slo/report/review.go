@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 )
 
 // Review is a periodic report on the wire: one computation of which page, Markdown
@@ -18,6 +19,8 @@ type Review struct {
 	At     time.Time    `json:"made_at"`
 	Total  ReviewTotal  `json:"total"`
 	Teams  []ReviewTeam `json:"teams"`
+	// Overrides is how often freezes were passed in the period; null: it was not read.
+	Overrides *freeze.OverrideCount `json:"overrides"`
 }
 
 // ReviewTotal adds up promises; requests are not added over promises, since several

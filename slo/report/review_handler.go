@@ -8,13 +8,15 @@ import (
 
 	"breakwater/internal/auth"
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 )
 
 // ReviewDesk makes periodic reports of what the asker's scope covers.
 type ReviewDesk struct {
 	Source Source
 	Ledger slo.ReviewLedger
-	Now    func() time.Time // nil: the clock
+	Trail  freeze.OverrideTrail // nil: overrides are not told of
+	Now    func() time.Time     // nil: the clock
 }
 
 // ServeHTTP serves GET /api/v1/reports/budget?period=&at=&zone=&service=&team=&format=.
@@ -54,6 +56,20 @@ func (d *ReviewDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := ReviewOf(read)
+	if d.Trail != nil {
+		moves, err := d.Trail.OverrideMoves(r.Context(), read.From, read.To)
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		narrow := q.Has("service") || q.Has("team") || q.Has("env")
+		count := freeze.CountOverrides(moves, func(service, env string) bool {
+			return who.Covers(service) && (!narrow || slices.ContainsFunc(statuses, func(s slo.Status) bool {
+				return s.Objective.Service == service && (env == "" || s.Env == env)
+			}))
+		})
+		out.Overrides = &count
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	switch format {
 	case "html":

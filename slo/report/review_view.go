@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 )
 
 //go:embed review.html.tmpl review.md.tmpl
@@ -55,6 +56,7 @@ func words() map[string]any {
 		"chart":   burnDown,
 		"plural":  plural,
 		"summary": summary,
+		"passed":  passed,
 		"cell": func(s string) string {
 			return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[").Replace(s)
 		},
@@ -116,6 +118,18 @@ func summary(t ReviewTotal) string {
 		s += fmt.Sprintf(", frozen for %s", slo.Span(time.Duration(t.FrozenSeconds)*time.Second))
 	}
 	return s + "."
+}
+
+// passed says how often a freeze was passed, in one sentence.
+func passed(c freeze.OverrideCount) string {
+	if c.Asked+c.Granted+c.Used+c.Revoked == 0 {
+		return "Nobody asked for an override, and none was used."
+	}
+	s := fmt.Sprintf("%s asked for, %s granted, used %s", plural(int(c.Asked), "override", "overrides"), slo.Count(c.Granted), plural(int(c.Used), "time", "times"))
+	if c.Revoked > 0 {
+		s += fmt.Sprintf(", %s revoked", slo.Count(c.Revoked))
+	}
+	return s + "; by the audit."
 }
 
 // saved tells what retries hid from clients.

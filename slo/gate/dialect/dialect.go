@@ -32,6 +32,7 @@ type Gate interface {
 // Marks takes deploys that a product told of.
 type Marks interface {
 	AddCause(ctx context.Context, c slo.Cause, now time.Time) error
+	EndDeploy(ctx context.Context, e slo.DeployEnd, now time.Time) (ended int, err error)
 }
 
 // Config is what the dialects need.

@@ -96,6 +96,10 @@ func TestFlaggerEventsMarkDeploys(t *testing.T) {
 	if event("Succeeded", "v2", "1773143990000") != 200 || len(w.marks) != 1 || w.marks[0].Ref != "v2" || w.marks[0].Service != "order" || w.marks[0].Env != "prod" || !w.marks[0].From.Equal(time.UnixMilli(1773143990000)) {
 		t.Errorf("marked %+v", w.marks)
 	}
+	// Over is over, whether it went well or not and named or not: its slot is free.
+	if event("Failed", "v2", "1") != 200 || len(w.marks) != 1 || len(w.ends) != 2 || w.ends[0].Outcome != slo.DeploySucceeded || w.ends[1].Outcome != slo.DeployFailed || w.ends[1].Key != "ref/v2" {
+		t.Errorf("ended %+v, marked %+v", w.ends, w.marks)
+	}
 	if event("Succeeded", "v3", "99") != 200 || !w.marks[1].From.Equal(noon) {
 		t.Errorf("a clock far off: marked %+v", w.marks[1])
 	}

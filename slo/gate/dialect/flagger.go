@@ -87,7 +87,8 @@ func (d *Desk) FlaggerRollback(w http.ResponseWriter, r *http.Request) {
 }
 
 // FlaggerEvent serves POST /api/v1/gate/flagger/event, for the hook event. A canary
-// that succeeded and names its ref in its metadata is marked as a deploy.
+// that succeeded and names its ref in its metadata is marked as a deploy; succeeded or
+// failed, it is under way no more.
 func (d *Desk) FlaggerEvent(w http.ResponseWriter, r *http.Request) {
 	c, q, err := d.flagger(w, r)
 	if err != nil {
@@ -96,11 +97,23 @@ func (d *Desk) FlaggerEvent(w http.ResponseWriter, r *http.Request) {
 	}
 	d.cfg.Log.Info("flagger event", "service", q.Service, "canary", clip(c.Namespace+"/"+c.Name, 200), "phase", clip(c.Phase, 40), "event", clip(c.Metadata["eventMessage"], 200))
 	ref := q.Ref
+	now := d.cfg.Now().UTC()
+	if d.cfg.Marks != nil && (c.Phase == "Failed" || c.Phase == "Succeeded" && ref == "") {
+		end := slo.DeployEnd{Service: q.Service, Env: q.Env, Ref: ref, Key: slo.DeployKey(ref, q.Once), Outcome: slo.DeploySucceeded, By: auth.From(r.Context()).Name}
+		if c.Phase == "Failed" {
+			end.Outcome = slo.DeployFailed
+		}
+		if _, err := d.cfg.Marks.EndDeploy(r.Context(), end, now.Truncate(time.Microsecond)); err != nil {
+			auth.Problem(w, http.StatusServiceUnavailable, "database_away", "that the deploy is over could not be written down; send it again")
+			return
+		}
+		plain(w, true, "its deploy is over")
+		return
+	}
 	if c.Phase != "Succeeded" || ref == "" || d.cfg.Marks == nil {
 		plain(w, true, "taken")
 		return
 	}
-	now := d.cfg.Now().UTC()
 	at := now
 	if ms, err := strconv.ParseInt(c.Metadata["timestamp"], 10, 64); err == nil {
 		// The clock of the cluster, as far as it can be believed.

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/slo"
 	"breakwater/slo/gate"
 	"breakwater/slo/webhook"
 )
@@ -79,6 +81,8 @@ type GitHubConfig struct {
 	Labels  map[string]gate.Kind
 	Owners  []string
 	Running func(service, env string) string
+	// Marks takes deployments that are over; nil: their slots end by their leases.
+	Marks Marks
 	// Checks, where set, is the environment that commits get a check run for.
 	Checks string
 	// Reject answers a no at once, instead of letting the run wait for the thaw.
@@ -144,6 +148,8 @@ type event struct {
 		ID        int64     `json:"id"`
 		SHA       string    `json:"sha"`
 		CreatedAt time.Time `json:"created_at"`
+		// Environment is here in a deployment_status, which has none of its own.
+		Environment string `json:"environment"`
 	} `json:"deployment"`
 	Repository struct {
 		FullName string `json:"full_name"`
@@ -151,6 +157,9 @@ type event struct {
 	Installation struct {
 		ID int64 `json:"id"`
 	} `json:"installation"`
+	Status struct {
+		State string `json:"state"`
+	} `json:"deployment_status"`
 	CheckSuite struct {
 		SHA string `json:"head_sha"`
 	} `json:"check_suite"`
@@ -169,6 +178,10 @@ func (g *GitHub) take(w http.ResponseWriter, r *http.Request) {
 	var e event
 	if err == nil {
 		err = object(text, &e)
+	}
+	if err == nil && r.Header.Get("X-GitHub-Event") == "deployment_status" {
+		g.over(w, r, e)
+		return
 	}
 	var p *Pending
 	if err == nil {
@@ -225,7 +238,7 @@ func (g *GitHub) pending(name, delivery string, e event) (*Pending, error) {
 		if e.Deployment.ID == 0 {
 			which = delivery
 		}
-		p.Kind, p.Run, p.Environment, p.SHA, p.Env = "deployment", run, e.Environment, e.Deployment.SHA, named(g.cfg.Envs, e.Environment)
+		p.Kind, p.Run, p.Environment, p.SHA, p.Env = "deployment", run, e.Environment, e.Deployment.SHA, named(g.cfg.Envs, e.Environment, e.Environment)
 		p.Key = fmt.Sprintf("deployment/%s/%d/%s/%s", strings.ToLower(repo), run, e.Environment, which)
 	case g.cfg.Checks != "" && (name == "check_suite" && (e.Action == "requested" || e.Action == "rerequested") || name == "check_run" && e.Action == "rerequested"):
 		p.SHA = e.CheckSuite.SHA
@@ -243,19 +256,43 @@ func (g *GitHub) pending(name, delivery string, e event) (*Pending, error) {
 	default:
 		return nil, nil
 	}
-	_, last, _ := strings.Cut(repo, "/")
-	p.Service = last
-	if s, ok := g.cfg.Services[repo]; ok {
-		p.Service = s
-	}
+	p.Service = g.service(repo)
 	return p, nil
 }
 
-func named(names map[string]string, name string) string {
+// service is what a repository is called here.
+func (g *GitHub) service(repo string) string {
+	_, last, _ := strings.Cut(repo, "/")
+	return named(g.cfg.Services, repo, last)
+}
+
+func named(names map[string]string, name, otherwise string) string {
 	if v, ok := names[name]; ok {
 		return v
 	}
-	return name
+	return otherwise
+}
+
+// outcomes are the states of a deployment in which it is over.
+var outcomes = map[string]slo.DeployOutcome{"success": slo.DeploySucceeded, "inactive": slo.DeploySucceeded, "failure": slo.DeployFailed, "error": slo.DeployFailed}
+
+// over takes the news that a deployment has ended, so that the next one need not wait
+// for its lease.
+func (g *GitHub) over(w http.ResponseWriter, r *http.Request, e event) {
+	outcome, over := outcomes[e.Status.State]
+	environment := cmp.Or(e.Environment, e.Deployment.Environment)
+	if !over || g.cfg.Marks == nil || !fullName.MatchString(e.Repository.FullName) || e.Deployment.SHA == "" || environment == "" {
+		write(w, http.StatusOK, map[string]string{"status": "nothing to decide"})
+		return
+	}
+	end := slo.DeployEnd{Service: g.service(e.Repository.FullName), Env: named(g.cfg.Envs, environment, environment), Ref: e.Deployment.SHA,
+		Key: slo.DeployKey(e.Deployment.SHA, ""), Outcome: outcome, By: auth.From(r.Context()).Name, IfHeld: true}
+	n, err := g.cfg.Marks.EndDeploy(r.Context(), end, g.cfg.Now().UTC().Truncate(time.Microsecond))
+	if err != nil {
+		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "that the deployment is over cannot be written down at present; deliver it again")
+		return
+	}
+	write(w, http.StatusOK, map[string]any{"status": "over", "ended": n})
 }
 
 // question is what the gate is asked about p. What ran before what runs now is a

@@ -61,7 +61,7 @@ func again(list []delivery, now time.Time) []int64 {
 	}
 	for guid, d := range newest {
 		if !arrived[guid] && tries[guid] < maxDeliveries && now.Sub(d.DeliveredAt) < redeliverable &&
-			slices.Contains([]string{"deployment_protection_rule", "check_suite", "check_run"}, d.Event) {
+			slices.Contains([]string{"deployment_protection_rule", "check_suite", "check_run", "deployment_status"}, d.Event) {
 			out = append(out, d.ID)
 		}
 	}

@@ -30,6 +30,8 @@ type world struct {
 	keepErr   error
 	used      map[string]bool
 	marks     []slo.Cause
+	ends      []slo.DeployEnd
+	endErr    error
 	principal auth.Principal
 	gate      *gate.Gate
 	desk      *Desk
@@ -100,6 +102,11 @@ func (w *world) SaveDecision(_ context.Context, r gate.Record) error {
 func (w *world) AddCause(_ context.Context, c slo.Cause, _ time.Time) error {
 	w.marks = append(w.marks, c)
 	return nil
+}
+
+func (w *world) EndDeploy(_ context.Context, e slo.DeployEnd, _ time.Time) (int, error) {
+	w.ends = append(w.ends, e)
+	return 1, w.endErr
 }
 
 // routes is as control mounts them, behind somebody who was let in.
