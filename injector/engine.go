@@ -123,24 +123,29 @@ func (e *Engine) Run(ctx context.Context) error {
 			return e.leave(ctx)
 		case <-ticker.C:
 		}
-		e.blind = !e.knows(n)
-		errSchedule := e.writeStops(ctx) // before anything starts
-		if errSchedule == nil && !e.blind {
-			_, errSchedule = e.scheduler.Tick(ctx)
-		}
-		// Asked after the scheduler: what it started a moment ago is not before its time.
-		now, err := e.cfg.Ledger.Now(ctx)
-		if err == nil {
-			err = e.Tick(ctx, now)
-		}
-		err = errors.Join(errSchedule, err)
-		if n%600 == 300 {
-			err = errors.Join(err, e.cfg.Ledger.PruneTallies(ctx, now))
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := e.Second(ctx, n); err != nil && ctx.Err() == nil {
 			e.cfg.Log.Error("engine tick", "err", err)
 		}
 	}
+}
+
+// Second is the nth second of the engine's life, from 0.
+func (e *Engine) Second(ctx context.Context, n int) error {
+	e.blind = !e.knows(n)
+	errSchedule := e.writeStops(ctx) // before anything starts
+	if errSchedule == nil && !e.blind {
+		_, errSchedule = e.scheduler.Tick(ctx)
+	}
+	// Asked after the scheduler: what it started a moment ago is not before its time.
+	now, err := e.cfg.Ledger.Now(ctx)
+	if err == nil {
+		err = e.Tick(ctx, now)
+	}
+	err = errors.Join(errSchedule, err)
+	if n%600 == 300 {
+		err = errors.Join(err, e.cfg.Ledger.PruneTallies(ctx, now))
+	}
+	return err
 }
 
 // leave gives runs back at once, so that another control need not wait for the

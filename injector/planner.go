@@ -100,12 +100,15 @@ func (p *Planner) compute(ctx context.Context, now time.Time, waited time.Durati
 
 // within ends leases with their run's claim: this control may answer polls for a
 // run whose own control has just died. A gateway counts from when it sent its
-// poll, so what the poll has waited here is added.
+// poll, so what the poll has waited here is added. As much earlier as a lease is
+// shorter than a claim: then the fault is gone when the claim is.
+const early = LeaseFor - plan.FaultTTLMS*time.Millisecond
+
 func within(faults []plan.Leased, runs []Run, now time.Time, waited time.Duration) {
 	for i := range faults {
 		for _, r := range runs {
 			if r.ID == faults[i].Fault.Run {
-				left := r.LeaseUntil.Sub(now) + waited
+				left := r.LeaseUntil.Sub(now) + waited - early
 				faults[i].TTLMS = min(faults[i].TTLMS, max(1, left.Milliseconds()))
 			}
 		}

@@ -12,7 +12,8 @@ import (
 
 // looks writes down, day by day, how ready every service is.
 func (c *control) looks() *readiness.Recorder {
-	return &readiness.Recorder{Services: c.judged, Assess: c.readiness, Now: c.store.Now, Days: c.store, Log: c.log}
+	return &readiness.Recorder{Services: c.judged, Assess: c.readiness, Now: c.store.Now, Days: c.store, Log: c.log,
+		Ready: func() bool { return !c.slo.Health().LastAt.IsZero() }}
 }
 
 // judged are the services that documents or promises name, by name.

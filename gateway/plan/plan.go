@@ -10,10 +10,14 @@ import "breakwater/gateway/policy/fault"
 
 // Lease terms. A fault without a ttl is refused.
 const (
-	FaultTTLMS   = 15_000
+	// GoneMS is what is promised: so long after its control was lost no fault is injected
+	// any more. FaultTTLMS, the lease that keeps the promise, is a second shorter: between
+	// "not yet over" and the last byte of a fault lies whatever the machine does meanwhile.
+	GoneMS       = 15_000
+	FaultTTLMS   = GoneMS - 1_000
 	MeasureTTLMS = 600_000
 	// PollMS is the longest a gateway waits between two polls; each answered
-	// poll renews the leases.
+	// poll renews the leases, so that two may fail in a row.
 	PollMS = 5_000
 )
 

@@ -105,14 +105,28 @@ type Recorder struct {
 	Now      func(ctx context.Context) (time.Time, error)
 	Days     Days
 	Log      *slog.Logger
+	// Ready reports whether promises are evaluated; nil: they always are. A look before
+	// would write down that nothing is promised, and that would stand for a quarter of an
+	// hour.
+	Ready func() bool
 }
 
 // lookEvery is how often a Recorder looks: the last look of a day is at most this
 // much older than its end.
 const lookEvery = 15 * time.Minute
 
+// readyEvery is how often a Recorder that may not look yet asks whether it may.
+const readyEvery = time.Second
+
 // Run looks until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
+	for r.Ready != nil && !r.Ready() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(readyEvery):
+		}
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {

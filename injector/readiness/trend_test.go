@@ -132,3 +132,22 @@ func TestTrendAPI(t *testing.T) {
 		}
 	}
 }
+
+// Before promises are evaluated nothing is written down: it would say for a quarter of
+// an hour that nothing is promised.
+func TestRecorderWaitsUntilPromisesAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		began := time.Now()
+		days := shelf{}
+		r := recorder(days, "")
+		r.Ready = func() bool { return time.Since(began) >= 5*time.Second }
+		if err := r.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if len(days["order"]) != 1 || days["order"][0].At.Sub(began) != 5*time.Second {
+			t.Errorf("looked at %+v, began %s", days["order"], began)
+		}
+	})
+}

@@ -30,7 +30,7 @@ func TestDocs(t *testing.T) {
 	for _, k := range kinds() {
 		words = append(words, string(k))
 	}
-	words = append(words, slices.Concat(refusals(), []string{Toothless, TooWeak, Capped, Exempt, Radius, FewHits, TooShort, Storm, DeadBrake, WillFail})...)
+	words = append(words, slices.Concat(Refusals(), []string{Toothless, TooWeak, Capped, Exempt, Radius, FewHits, TooShort, Storm, DeadBrake, WillFail})...)
 	for _, w := range words {
 		if !strings.Contains(string(page), "`"+w+"`") {
 			t.Errorf("the page does not tell of %s", w)

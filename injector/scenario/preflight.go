@@ -39,8 +39,8 @@ const (
 	ProbeBarred = "probe_barred" // a host that may not be asked
 )
 
-// refusals are the codes that an author may accept.
-func refusals() []string {
+// Refusals are the codes that an author may accept.
+func Refusals() []string {
 	return []string{CannotTrip, SlowBlind, Cost, OverlapCode, NoFallback, NoMatch, AlertsAway, Unsafe, NoTarget, Young, NoOwner, NoRoute}
 }
 

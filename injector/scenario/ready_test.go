@@ -45,7 +45,7 @@ func TestChaos_B5_coreAndReady(t *testing.T) {
 			}
 		})
 	}
-	if slices.Contains(refusals(), CoreShare) {
+	if slices.Contains(Refusals(), CoreShare) {
 		t.Error("a document may accept more of a core service")
 	}
 }

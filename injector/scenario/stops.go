@@ -166,7 +166,7 @@ func days(n conf.Node) time.Duration { return n.Span(0, time.Hour, 366*24*time.H
 func accepted(n conf.Node) []string {
 	var out []string
 	for _, item := range listed(n) {
-		code := item.Enum("", refusals()...)
+		code := item.Enum("", Refusals()...)
 		if slices.Contains(out, code) && code != "" {
 			item.Errorf("must stand once, got %s again", code)
 		}
