@@ -130,6 +130,7 @@ func (g *Gateway) stats(now time.Time) any {
 	out["tallies"] = g.Tallies()
 	out["mirrors"] = g.mirrors.stats()
 	out["headers"], out["contracts"] = g.headers.stats(), g.deals.stats()
+	out["substitutes"] = g.substitutes.stats()
 	out["faults"] = faultStats(g.cfg.Faults, now)
 	out["measures"] = g.measures.stats(now)
 	s := g.now.Load()

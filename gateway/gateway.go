@@ -73,10 +73,12 @@ type Gateway struct {
 	traces   *traces
 	headers  *headers
 	deals    *contracts
-	front    *front.Front
-	now      atomic.Pointer[snapshot]
-	tallies  tallies
-	draining atomic.Bool
+	// substitutes are answers that stand in for an upstream and do not say so.
+	substitutes *substitutes
+	front       *front.Front
+	now         atomic.Pointer[snapshot]
+	tallies     tallies
+	draining    atomic.Bool
 
 	mu      sync.Mutex // of Apply and Refused
 	lastErr string
@@ -106,7 +108,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Dial == nil {
 		cfg.Dial = guarded(nil)
 	}
-	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces(), headers: newHeaders(), deals: newContracts()}
+	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces(), headers: newHeaders(), deals: newContracts(), substitutes: newSubstitutes()}
 	g.probes, g.policies, g.measures = newProber(g), newPolicies(g), newMeasures(g)
 	g.tallies.init()
 	g.front = front.New(front.Config{
@@ -144,6 +146,7 @@ func (g *Gateway) Apply(cfg config.Config) error {
 	g.policies.keep(next)
 	g.measures.settle(time.Now()) // services and routes that are new
 	g.headers.apply(&next.cfg)
+	g.substitutes.apply(&next.cfg)
 	g.deals.applied()
 	g.mirrors.keep(next)
 	g.probes.applied()
@@ -243,6 +246,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			g.state.tick(now)
 			g.policies.tick(now)
 			g.headers.tick(g.notice)
+			g.substitutes.tick(g.notice)
 		}
 	}
 }

@@ -24,7 +24,8 @@ type recorded struct {
 	observers *observers
 	traffic   *traffic
 	next      exchange.Service
-	records   sync.Pool // of *retrylog.Record: one allocation a request less
+	stands    *substitute // nil: the route's fallback could not be known again
+	records   sync.Pool   // of *retrylog.Record: one allocation a request less
 }
 
 func (g *Gateway) record(s *snapshot, r config.Route) exchange.Layer {
@@ -36,9 +37,10 @@ func (g *Gateway) record(s *snapshot, r config.Route) exchange.Layer {
 	for i, up := range branches {
 		names[i] = up.Name
 	}
+	stands := g.substitutes.route(r)
 	observers, traffic := g.metrics.observers(r.Service, r.Name, names...), g.tallies.of("", r.Service)
 	return func(next exchange.Service) exchange.Service {
-		return &recorded{g: g, snapshot: s, route: r, observers: observers, traffic: traffic, next: next}
+		return &recorded{g: g, snapshot: s, route: r, observers: observers, traffic: traffic, stands: stands, next: next}
 	}
 }
 
@@ -112,7 +114,15 @@ func (r *recorded) dress(x *exchange.Exchange) {
 	if x.Event.Degraded != "" {
 		// What was refused below says more than that it was not retried.
 		reason := cmp.Or(x.Event.Refusal, x.Event.Skip, "upstream_failure")
-		head.Set("X-Breakwater-Degraded", x.Event.Degraded+";reason="+reason)
+		head.Set(degradedField, x.Event.Degraded+";reason="+reason)
+	} else if !x.Response.Local {
+		// What the upstream degraded it has marked, and the mark goes on to the client; or
+		// it has not, and then only the answer itself can tell.
+		if head.Has(degradedField) {
+			x.Event.Degraded = byUpstream
+		} else if r.stands != nil {
+			r.stands.watch(x)
+		}
 	}
 	if r.route.FaultVisible && x.Event.Experiment != "" {
 		head.Set("X-Breakwater-Fault", x.Event.Experiment)

@@ -41,6 +41,9 @@ type gatewayStats struct {
 			Twin string `json:"twin"`
 		} `json:"findings"`
 	} `json:"headers"`
+	Substitutes map[string]struct {
+		Text string `json:"text"`
+	} `json:"substitutes"`
 	Contracts map[string]struct {
 		Contract   string `json:"contract"`
 		Deviations []struct {
@@ -120,6 +123,7 @@ func (d *doctor) gateway(ctx context.Context, named func(string) bool) {
 	d.spool(&s)
 	d.endpoints(&s)
 	d.headers(&s)
+	d.substitutes(&s)
 	d.contracts(&s)
 }
 
@@ -177,6 +181,13 @@ func (d *doctor) headers(s *gatewayStats) {
 	}
 	if !bad {
 		d.ok("headers", "no policy waits for a field in vain, in %d answers", answers)
+	}
+}
+
+// substitutes tells of upstreams that answer as a fallback would, and do not say so.
+func (d *doctor) substitutes(s *gatewayStats) {
+	for _, name := range sortedNames(s.Substitutes) {
+		d.say("fallback", "warn", "let whoever makes them up mark them with X-Breakwater-Degraded: <action>;reason=<why>", "%s", s.Substitutes[name].Text)
 	}
 }
 
