@@ -20,7 +20,8 @@ func (s *Server) fail(w http.ResponseWriter, v view, status int, t troubleView) 
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.trouble(w, s.look(r), http.StatusNotFound, "Page not found", "Nothing stands at "+r.URL.Path+".")
+	v := s.look(r)
+	s.trouble(w, v, http.StatusNotFound, "Page not found", v.say("Nothing stands at %s.", r.URL.Path))
 }
 
 // abort stops one run. Stopping twice is no mistake: the second answer is that of the first.
@@ -29,10 +30,12 @@ func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
 	err := s.cfg.Drills.Abort(r.Context(), id, s.cfg.Actor(r))
 	switch {
 	case errors.Is(err, injector.ErrNotFound):
-		s.trouble(w, s.look(r), http.StatusNotFound, "No run "+id, "There is no run of this name, so nothing was stopped.")
+		v := s.look(r)
+		s.trouble(w, v, http.StatusNotFound, v.say("No run %s", id), "There is no run of this name, so nothing was stopped.")
 	case err != nil:
 		s.cfg.Log.Error("run cannot be aborted", "run", id, "err", err)
-		s.fail(w, s.look(r), http.StatusServiceUnavailable, troubleView{Title: "Run " + id + " was not stopped here", Code: "curl -X POST http://127.0.0.1:15000/faults/halt",
+		v := s.look(r)
+		s.fail(w, v, http.StatusServiceUnavailable, troubleView{Title: v.say("Run %s was not stopped here", id), Code: "curl -X POST http://127.0.0.1:15000/faults/halt",
 			Text: "Control could not write the stop and will when the database is back. It gives no gateway any fault from now on, and faults end by themselves within 15 s of the last lease. To stop at once, halt each gateway on its admin port:"})
 	default:
 		s.Changed(topicDrills)

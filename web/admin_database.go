@@ -42,7 +42,7 @@ func (d *adminDesk) database(w http.ResponseWriter, r *http.Request) {
 	p.Tabs = adminTabs("Database")
 	status := http.StatusOK
 	sizes, err := d.a.System.Sizes(r.Context())
-	if p.Trouble = d.read(r.Context(), "The database", err); err != nil {
+	if p.Trouble = d.read(v, "The database", err); err != nil {
 		status = http.StatusServiceUnavailable
 	}
 	s := sheet{name: "tables", columns: []string{"table", "partitions", "rows_estimated", "table_bytes", "index_bytes", "total_bytes"}}

@@ -80,7 +80,7 @@ func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 	p.Tabs = adminTabs("Configuration")
 	status := http.StatusOK
 	reports, err := d.cfg.Configs.Configs(r.Context(), v.now.Add(-request.Kept), 2000)
-	if p.Trouble = d.read(r.Context(), "The reports of gateways", err); err != nil {
+	if p.Trouble = d.read(v, "The reports of gateways", err); err != nil {
 		status = http.StatusServiceUnavailable
 	}
 	all, refused := request.Revisions(reports)
@@ -167,7 +167,7 @@ func (d *adminDesk) deliveries(w http.ResponseWriter, r *http.Request) {
 	p.Tabs = adminTabs("Deliveries")
 	status := http.StatusOK
 	list, err := d.a.System.Deliveries(r.Context(), v.now.Add(-deliveredFor))
-	if p.Trouble = d.read(r.Context(), "What became of messages", err); err != nil {
+	if p.Trouble = d.read(v, "What became of messages", err); err != nil {
 		status = http.StatusServiceUnavailable
 	}
 	known := map[string]alert.Delivered{}

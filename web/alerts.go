@@ -127,7 +127,7 @@ func (s *Server) alerts(w http.ResponseWriter, r *http.Request) {
 	default:
 		err = s.incidentList(r, v, &page, &out, covers, tab == "open")
 	}
-	page.Trouble = s.read(r.Context(), "Alerts", err)
+	page.Trouble = s.read(v, "Alerts", err)
 	if s.exported(w, v, out) {
 		return
 	}
@@ -279,7 +279,7 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, v, http.StatusNotFound, "No incident "+id, "There is no incident of this id, or your token does not cover its service.")
 		return
 	case err != nil:
-		s.trouble(w, v, http.StatusServiceUnavailable, "Incident "+id, s.read(r.Context(), "The incident", err)+" Control asks the database again by itself.")
+		s.trouble(w, v, http.StatusServiceUnavailable, "Incident "+id, s.read(v, "The incident", err)+" Control asks the database again by itself.")
 		return
 	}
 	log := sheet{name: "why", columns: []string{"at", "kind", "receiver", "outcome", "text"}}

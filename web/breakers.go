@@ -155,7 +155,7 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 	lives, err2 := t.Lives(r.Context(), a.from, a.to)
 	served, err3 := t.Served(r.Context(), a.from)
 	refused, err4 := t.Refusals(r.Context(), a.from, a.to)
-	page.Trouble = s.read(r.Context(), "What policies did", errors.Join(err1, err2, err3, err4))
+	page.Trouble = s.read(v, "What policies did", errors.Join(err1, err2, err3, err4))
 	var known []traffic.Key
 	var limits []traffic.Limit
 	for _, c := range served {

@@ -296,7 +296,7 @@ func TestCalendarHasEachDateOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := view{when: when{zone, noon}}
+		v := view{when: when{zone: zone, now: noon}}
 		for day := time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2028; day = day.AddDate(0, 0, 9) {
 			for _, kind := range []string{"month", "week"} {
 				v.r = httptest.NewRequest(http.MethodGet, "/gamedays?view="+kind+"&at="+day.Format(time.DateOnly), nil)

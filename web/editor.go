@@ -79,7 +79,7 @@ func (s *Server) editor(w http.ResponseWriter, r *http.Request) {
 		case d != nil:
 			text = d.Text
 		case err != nil:
-			trouble = s.read(r.Context(), "Scenario "+from, err)
+			trouble = s.read(v, "Scenario "+from, err)
 		default:
 			trouble = "There is no scenario " + from + "; this is a small one to start from."
 		}
@@ -170,7 +170,7 @@ func (s *Server) showEditor(w http.ResponseWriter, r *http.Request, v view, stat
 	if sc != nil {
 		p, err := s.cfg.Scenarios.Preview(r.Context(), "", d.Text)
 		if err != nil {
-			view := s.noPreview(r, err)
+			view := s.noPreview(v, err)
 			o.Preview = &view
 		} else {
 			o.Preview = new(v.previewView(p))

@@ -77,7 +77,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	list, err := s.cfg.Alerts.Incidents(r.Context(), alert.Question{Before: v.now.Add(time.Hour), Limit: 200})
-	page.Trouble = s.read(r.Context(), "Incidents", err)
+	page.Trouble = s.read(v, "Incidents", err)
 	for _, i := range list {
 		if has(i.ID, i.Title) && s.cfg.Covers(r, i.Service) {
 			chip := severityChip(i.Severity)

@@ -54,7 +54,7 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, v, http.StatusNotFound, "No finding "+id, "There is no finding of this key, or your token does not cover its service.")
 		return
 	case err != nil:
-		s.trouble(w, v, http.StatusServiceUnavailable, "Finding "+id, s.read(r.Context(), "The finding", err)+" Control asks the database again by itself.")
+		s.trouble(w, v, http.StatusServiceUnavailable, "Finding "+id, s.read(v, "The finding", err)+" Control asks the database again by itself.")
 		return
 	}
 	if s.exported(w, v, storySheet(story)) {
@@ -148,7 +148,7 @@ func (v view) again(s *Server, r *http.Request, f finding.Finding) (string, *Lin
 		return "Once somebody says that it is mended, the next game day of " + f.Service + " runs the scenario that found it, as it was then.", nil
 	}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)
-	if text := s.read(r.Context(), "The schedules", err); text != "" {
+	if text := s.read(v, "The schedules", err); text != "" {
 		return text, nil
 	}
 	var next time.Time

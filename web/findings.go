@@ -130,7 +130,7 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	q := r.URL.Query()
 	all, err := s.cfg.Findings.Findings(r.Context(), finding.Filter{Now: v.now})
-	o := findingsView{Trouble: s.read(r.Context(), "Findings", err), Tab: q.Get("view")}
+	o := findingsView{Trouble: s.read(v, "Findings", err), Tab: q.Get("view")}
 	all = slices.DeleteFunc(all, func(f finding.Finding) bool { return !s.cfg.Covers(r, f.Service) })
 	if o.Tab != "overdue" && o.Tab != "all" {
 		o.Tab = "open"
@@ -160,7 +160,7 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	}
 	weeks := v.weeks()
 	standing, err := s.cfg.Findings.Burndown(r.Context(), of, weeks)
-	o.ChartTrouble = s.read(r.Context(), "The weeks", err)
+	o.ChartTrouble = s.read(v, "The weeks", err)
 	if s.exported(w, v, findingSheet(shown, v.now), weekSheet(standing)) {
 		return
 	}

@@ -20,6 +20,8 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 	p.Query = v.r.URL.Query().Get("q")
 	p.Theme = theme(w, v.r)
 	p.Themes = themes(v.r, p.Theme)
+	s.keepLang(w, v.r)
+	p.Langs = s.langLinks(v.r, v.lang)
 	if p.Topics == "" {
 		p.Topics = topicLedger + " " + topicDrills
 	}
@@ -91,11 +93,11 @@ func (v view) halted(mayLift bool) Notice {
 	if !sameDay(v.halt.At.In(v.zone), v.now.In(v.zone)) {
 		since = v.day(v.halt.At).Text
 	}
-	n := Notice{Class: "emergency", Icon: "s-emergency", Lead: "Everything is halted since " + since + " by " + v.halt.Actor + ";", Text: "nothing starts until it is lifted."}
+	n := Notice{Class: "emergency", Icon: "s-emergency", Lead: v.say("Everything is halted since %s by %s;", since, v.halt.Actor), Text: v.say("nothing starts until it is lifted.")}
 	if mayLift {
 		n.Post = &Link{Name: "Lift the halt", Href: "/halt/lift"}
 	} else {
-		n.Text += " An operator can lift it."
+		n.Text = v.text(n.Text, v.say("An operator can lift it."))
 	}
 	return n
 }
@@ -103,24 +105,24 @@ func (v view) halted(mayLift bool) Notice {
 func (v view) notices(frozen int, running []injector.Run) []Notice {
 	var out []Notice
 	if v.away != "" {
-		out = append(out, Notice{Class: "warn", Icon: "s-warn", Lead: "Database away since " + v.awaySince + ".", Text: v.away})
+		out = append(out, Notice{Class: "warn", Icon: "s-warn", Lead: v.say("Database away since %s.", v.awaySince), Text: v.away})
 	}
 	if frozen > 0 {
 		st := v.services[0].worst() // worst first, and frozen is the worst
-		n := Notice{Class: "frozen", Icon: "s-frozen", Lead: st.Objective.Service + " is frozen,",
-			Text: slo.SpentPercent(st.Budget.SpentPPM) + " of budget spent. " + v.thaw(st), Link: &Link{Name: "Gate", Href: "/gate"}}
+		n := Notice{Class: "frozen", Icon: "s-frozen", Lead: v.say("%s is frozen,", st.Objective.Service),
+			Text: v.text(v.say("%s of budget spent.", slo.SpentPercent(st.Budget.SpentPPM)), v.thaw(st)), Link: &Link{Name: "Gate", Href: "/gate"}}
 		if frozen > 1 {
-			n.Lead = plural(frozen, "service is frozen,", "services are frozen,")
-			n.Text = st.Objective.Service + " most: " + n.Text
+			n.Lead = v.count(frozen, "service is frozen,", "services are frozen,")
+			n.Text = v.say("%s most: %s", st.Objective.Service, n.Text)
 		}
 		out = append(out, n)
 	}
 	if len(running) > 0 {
 		r := running[0]
-		n := Notice{Class: "chaos", Icon: "s-chaos", Lead: "Experiment running.",
-			Text: r.Title + ", " + v.phase(r) + ".", Link: &Link{Name: "Watch", Href: runHref(r.ID)}}
+		n := Notice{Class: "chaos", Icon: "s-chaos", Lead: v.say("Experiment running."),
+			Text: v.say("%s, %s.", r.Title, v.phase(r)), Link: &Link{Name: "Watch", Href: runHref(r.ID)}}
 		if len(running) > 1 {
-			n.Lead = strconv.Itoa(len(running)) + " experiments running."
+			n.Lead = v.say("%d experiments running.", len(running))
 			n.Link = &Link{Name: "Watch", Href: "/runs"}
 		}
 		out = append(out, n)
@@ -131,22 +133,22 @@ func (v view) notices(frozen int, running []injector.Run) []Notice {
 // thaw says when a freeze ends, as far as that is known.
 func (v view) thaw(st slo.Status) string {
 	if st.ThawAt.IsZero() {
-		return "No thaw in sight."
+		return v.say("No thaw in sight.")
 	}
-	return "Thaws " + v.day(st.ThawAt).Text + " at best."
+	return v.say("Thaws %s at best.", v.day(st.ThawAt).Text)
 }
 
 // phase is where a run stands: "inject 7:12 of 10:00".
 func (v view) phase(r injector.Run) string {
 	switch r.State {
 	case injector.Baseline:
-		return "baseline " + clock(v.now.Sub(r.BaselineAt)) + " of " + clock(r.BaselineFor)
+		return v.say("baseline %s of %s", clock(v.now.Sub(r.BaselineAt)), clock(r.BaselineFor))
 	case injector.Injecting:
-		return "inject " + clock(v.now.Sub(r.InjectAt)) + " of " + clock(r.InjectFor)
+		return v.say("inject %s of %s", clock(v.now.Sub(r.InjectAt)), clock(r.InjectFor))
 	case injector.Recovering:
-		return "recover " + clock(v.now.Sub(r.RecoverAt)) + " of " + clock(r.RecoverFor)
+		return v.say("recover %s of %s", clock(v.now.Sub(r.RecoverAt)), clock(r.RecoverFor))
 	}
-	return string(r.State)
+	return v.word(string(r.State))
 }
 
 func serviceHref(name string) string { return "/services/" + url.PathEscape(name) }
@@ -174,25 +176,25 @@ func themes(r *http.Request, now string) []Link {
 	if now == "" {
 		now = "system"
 	}
-	icons := map[string]string{"system": "auto", "light": "sun", "dark": "moon"}
-	var out []Link
-	for _, t := range []string{"system", "light", "dark"} {
-		out = append(out, Link{Name: "Theme: " + t, Href: with(r, "theme", t), Icon: icons[t], Here: t == now})
+	return []Link{
+		{Name: "Theme: system", Href: with(r, "theme", "system"), Icon: "auto", Here: now == "system"},
+		{Name: "Theme: light", Href: with(r, "theme", "light"), Icon: "sun", Here: now == "light"},
+		{Name: "Theme: dark", Href: with(r, "theme", "dark"), Icon: "moon", Here: now == "dark"},
 	}
-	return out
 }
 
 // with is the same page with one parameter changed; "" removes it.
 func with(r *http.Request, key, value string) string {
 	q := r.URL.Query()
 	q.Del("theme")
+	q.Del("lang")
 	q.Del("fragment")
 	q.Del(key)
 	if value != "" {
 		q.Set(key, value)
 	}
 	for k := range q {
-		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "all", "service", "env", "target", "window", "severity", "kind"}, k) {
+		if !slices.Contains([]string{"r", "q", "state", "view", "slo", "tv", "theme", "lang", "all", "service", "env", "target", "window", "severity", "kind"}, k) {
 			q.Del(k)
 		}
 	}

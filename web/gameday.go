@@ -79,7 +79,7 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, v, http.StatusNotFound, "No game day "+id, "No game day of this name or id is held, comes or was held.")
 		return
 	}
-	if text := s.read(r.Context(), "The game day", err); err != nil {
+	if text := s.read(v, "The game day", err); err != nil {
 		s.trouble(w, v, http.StatusServiceUnavailable, "Game day "+id, text+" Faults are leased: without control they end by themselves within 15 s.")
 		return
 	}

@@ -113,8 +113,8 @@ func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
 	decided, err2 := s.cfg.Days.Decisions(r.Context(), back, span.until)
 	held, err3 := s.cfg.Days.Held(r.Context())
 	docs, err4 := s.cfg.Days.Documents(r.Context())
-	o.Trouble = s.read(r.Context(), "Game days", cmp.Or(err1, err2, err3, err4))
-	o.RunTrouble = s.read(r.Context(), "Runs", v.runsErr)
+	o.Trouble = s.read(v, "Game days", cmp.Or(err1, err2, err3, err4))
+	o.RunTrouble = s.read(v, "Runs", v.runsErr)
 	o.Said = map[string]string{"started": "It is held now."}[r.URL.Query().Get("said")]
 
 	d := daybook{view: v, ahead: ahead, decided: decided, held: held}

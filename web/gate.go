@@ -105,7 +105,7 @@ func (s *Server) verdicts(v view, o *gateView) []sheet {
 		}
 		d, err := s.cfg.Gate.Decide(r.Context(), svc.Name)
 		if err != nil {
-			o.Trouble = s.read(r.Context(), "Some verdicts", err)
+			o.Trouble = s.read(v, "Some verdicts", err)
 			d = gate.Decision{Decision: gate.Unclear}
 		}
 		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d, st), d.ReasonCode

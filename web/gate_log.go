@@ -53,7 +53,7 @@ func (s *Server) gateLog(v view, o *gateView) []sheet {
 	}
 	part.Service, part.Take = search.Service, o.Take["decisions"]
 	list, err := s.cfg.Releases.Decisions(v.r.Context(), search)
-	if part.Trouble = s.read(v.r.Context(), "Decisions", err); err != nil {
+	if part.Trouble = s.read(v, "Decisions", err); err != nil {
 		return []sheet{out}
 	}
 	for _, d := range list {
@@ -115,7 +115,7 @@ func (s *Server) breakGlass(v view, o *gateView) []sheet {
 			part.Services = append(part.Services, svc.Name)
 		}
 	}
-	if part.Trouble = s.read(v.r.Context(), "Overrides", err); err != nil {
+	if part.Trouble = s.read(v, "Overrides", err); err != nil {
 		return []sheet{out}
 	}
 	pending, granted := 0, 0

@@ -127,7 +127,7 @@ func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy,
 				unable++
 				continue
 			case err != nil:
-				part.Trouble = s.read(v.r.Context(), "The history", err)
+				part.Trouble = s.read(v, "The history", err)
 				return
 			}
 			trials = append(trials, freeze.Trial{Objective: st.Objective.ID, Service: svc.Name, Env: st.Env, Is: is, Then: other})

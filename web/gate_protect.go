@@ -49,7 +49,7 @@ const lookBackMeasures = 24 * time.Hour
 func (s *Server) protecting(v view, part *ProtectPart) sheet {
 	out := sheet{name: "measures", columns: []string{"id", "kind", "service", "env", "text", "state", "live", "dry_run", "from", "until_at", "lapses_at", "ended_at", "ended", "policies", "gateways", "reason"}}
 	list, err := s.cfg.Releases.Protecting(v.r.Context(), v.now.Add(-lookBackMeasures))
-	if part.Trouble = s.read(v.r.Context(), "What protects", err); err != nil {
+	if part.Trouble = s.read(v, "What protects", err); err != nil {
 		return out
 	}
 	routes := s.limitedRoutes(v, list)
@@ -143,7 +143,7 @@ func (s *Server) limitedRoutes(v view, list []freeze.Shown) map[string]string {
 		return nil
 	}
 	served, err := s.cfg.Traffic.Served(v.r.Context(), v.now.Add(-time.Hour))
-	_ = s.read(v.r.Context(), "What gateways serve", err) // the measure is shown all the same
+	_ = s.read(v, "What gateways serve", err) // the measure is shown all the same
 	found := map[string][]string{}
 	for _, c := range served {
 		_, limits := c.Policies()
@@ -210,7 +210,7 @@ func (s *Server) pastFreezes(v view, part *PastPart) sheet {
 	}
 	a := axis{from: v.now.Add(-back), to: v.now}
 	list, err := s.cfg.Releases.Frozen(v.r.Context(), a.from)
-	if part.Trouble = s.read(v.r.Context(), "Freezes", err); err != nil {
+	if part.Trouble = s.read(v, "Freezes", err); err != nil {
 		return out
 	}
 	var lasted time.Duration

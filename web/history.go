@@ -92,7 +92,7 @@ func (s *Server) counted(r *http.Request, v view, st slo.Status) (h rangeCount, 
 	// The running step may end in the future; that nothing is known of it yet is
 	// no gap.
 	h.points = slices.DeleteFunc(slices.Clone(points), func(p slo.Point) bool { return p.NoData && p.At.After(v.now) })
-	if trouble = s.read(r.Context(), "The history", err); trouble == "" && len(h.points) == 0 {
+	if trouble = s.read(v, "The history", err); trouble == "" && len(h.points) == 0 {
 		trouble = "No step of this range has been counted yet."
 	}
 	return h, links, trouble

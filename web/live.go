@@ -41,7 +41,7 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 	if err == nil {
 		own, err = s.cfg.Drills.Series(r.Context(), run.Service, run.ID, from, to)
 	}
-	if o.LiveTrouble = s.read(r.Context(), "The series", err); err != nil {
+	if o.LiveTrouble = s.read(v, "The series", err); err != nil {
 		return
 	}
 	points = merged(points, from, to)

@@ -368,7 +368,7 @@ func happenedIcon(kind string) (icon, class string) {
 // openIncident is the most urgent open incident of the service.
 func (s *Server) openIncident(r *http.Request, v view, sit now.Situation) *IncidentLine {
 	list, err := s.cfg.Alerts.Incidents(r.Context(), alert.Question{Service: sit.Service, Open: true, Before: v.now.Add(time.Hour), Limit: 20})
-	if s.read(r.Context(), "Incidents", err) != "" || len(list) == 0 {
+	if s.read(v, "Incidents", err) != "" || len(list) == 0 {
 		return nil
 	}
 	i := list[0]

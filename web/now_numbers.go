@@ -74,7 +74,7 @@ func (s *Server) failing(r *http.Request, v view, service string, back time.Dura
 	to := v.now
 	from := to.Add(-back)
 	points, err := s.cfg.Drills.Series(r.Context(), service, "", from, to)
-	if trouble := s.read(r.Context(), "The series", err); trouble != "" {
+	if trouble := s.read(v, "The series", err); trouble != "" {
 		return nil, trouble
 	}
 	points = merged(points, from, to)

@@ -2,21 +2,82 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"breakwater/injector"
 	"breakwater/slo"
 )
 
-// pages are the parsed templates: one set, each page its own "content".
-type pages struct{ set map[string]*template.Template }
+// pages are the parsed templates: a set for each language, in it each page with its
+// own "content".
+type pages struct {
+	langs []lang
+	sets  map[string]map[string]*template.Template // by tag, by page
+}
+
+// of is a page in a language.
+func (p *pages) of(l lang, name string) *template.Template { return p.sets[l.tag()][name] }
+
+// speaks finds a language by its tag.
+func (p *pages) speaks(tag string) (lang, bool) {
+	for _, l := range p.langs {
+		if l.tag() == tag {
+			return l, true
+		}
+	}
+	return lang{}, false
+}
+
+func (p *pages) tags() []string {
+	var tags []string
+	for _, l := range p.langs {
+		tags = append(tags, l.tag())
+	}
+	return tags
+}
+
+// carried is what the binary brings along and never changes, so that one reading
+// serves every Server of a process.
+type carried struct {
+	assets *assets
+	pages  *pages
+}
+
+var carry = sync.OnceValues(func() (carried, error) {
+	a, err := loadAssets()
+	if err != nil {
+		return carried{}, err
+	}
+	p, err := parsePages(a)
+	return carried{a, p}, err
+})
 
 func parsePages(a *assets) (*pages, error) {
+	p := &pages{langs: []lang{{}}, sets: map[string]map[string]*template.Template{}}
+	for _, l := range languages {
+		c, err := readCatalogue(catalogueFiles, l.tag, l.name)
+		if err != nil {
+			return nil, err
+		}
+		p.langs = append(p.langs, lang{c})
+	}
+	for _, l := range p.langs {
+		set, err := parseSet(a, l)
+		if err != nil {
+			return nil, fmt.Errorf("in %s: %w", l.tag(), err)
+		}
+		p.sets[l.tag()] = set
+	}
+	return p, nil
+}
+
+// parseSet parses every page in one language.
+func parseSet(a *assets, l lang) (map[string]*template.Template, error) {
 	scripts := []string{"bw-live.js", "bw-chart.js", "bw-heatmap.js", "keys.js"}
 	list := func(names ...string) (urls []string, err error) {
 		for _, n := range names {
@@ -28,28 +89,47 @@ func parsePages(a *assets) (*pages, error) {
 		}
 		return urls, nil
 	}
-	base, err := template.New("").Funcs(template.FuncMap{
-		"asset": a.url,
+	base := template.New("").Funcs(template.FuncMap{
+		"asset":  a.url,
+		"tongue": l.tag, "word": l.word, "of": l.of, "english": l.english,
 		"sheets": func() ([]string, error) {
 			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "days.css", "sizes.css")
 		},
 		"scripts": func() ([]string, error) { return list(scripts...) },
-	}).ParseFS(templateFiles, "templates/layout.html", "templates/sprite.html", "templates/parts.html", "templates/chart.html", "templates/heat.html", "templates/days-parts.html", "templates/drill-parts.html", "templates/who.html", "templates/admin-top.html", "templates/signin-door.html", "templates/explained.html")
-	if err != nil {
-		return nil, fmt.Errorf("parse templates: %w", err)
+	})
+	for _, name := range []string{"layout", "sprite", "parts", "chart", "heat", "days-parts", "drill-parts", "who", "admin-top", "signin-door", "explained"} {
+		if err := parseInto(base, l, name); err != nil {
+			return nil, err
+		}
 	}
-	p := &pages{set: map[string]*template.Template{}}
+	set := map[string]*template.Template{}
 	for _, name := range append(slices.Concat(morePages(), practicePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit", "admin-config", "admin-deliveries", "admin-database", "admin-doctor") {
 		t, err := base.Clone()
 		if err == nil {
-			t, err = t.ParseFS(templateFiles, "templates/"+name+".html")
+			err = parseInto(t, l, name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("parse page %s: %w", name, err)
+			return nil, err
 		}
-		p.set[name] = t
+		set[name] = t
 	}
-	return p, nil
+	return set, nil
+}
+
+// parseInto adds a file to a set, in the set's language.
+func parseInto(t *template.Template, l lang, name string) error {
+	src, err := templateFiles.ReadFile("templates/" + name + ".html")
+	text := string(src)
+	if err == nil && l.words != nil {
+		text, err = rewrite(text, func(key string) (string, bool) { w, ok := l.words.text[key]; return w, ok })
+	}
+	if err == nil {
+		_, err = t.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("parse template %s: %w", name, err)
+	}
+	return nil
 }
 
 // Page is what the layout shows around every content.
@@ -60,6 +140,7 @@ type Page struct {
 	Now                      Time
 	Zone, ZoneTitle          string
 	Nav, Phone, Themes       []Link
+	Langs                    []Link // Head: the tag
 	Crumbs                   []Link
 	Notices                  []Notice
 	Running                  string // runs under way, "?" if that cannot be read
@@ -103,7 +184,7 @@ type service struct {
 func (s service) worst() slo.Status { return s.Statuses[0] }
 
 func (s *Server) look(r *http.Request) view {
-	v := view{when: when{s.cfg.Zone, s.cfg.Now()}, r: r}
+	v := view{when: when{zone: s.cfg.Zone, now: s.cfg.Now(), lang: s.lang(r)}, r: r}
 	statuses := slices.Clone(s.cfg.Ledger.Statuses())
 	slices.SortStableFunc(statuses, worseFirst)
 	at := map[string]int{}
@@ -132,9 +213,9 @@ func (s *Server) look(r *http.Request) view {
 	if since, away := s.cfg.Ledger.DatabaseAway(); away {
 		v.awaySince = v.short(since).Text
 		if until := v.dataUntil(); until.Text != "" {
-			v.away = "Figures reach until " + until.Text + "; gateways keep serving and send the rest later."
+			v.away = v.say("Figures reach until %s; gateways keep serving and send the rest later.", until.Text)
 		} else {
-			v.away = "Nothing has been evaluated yet; gateways keep serving and send their events later."
+			v.away = v.say("Nothing has been evaluated yet; gateways keep serving and send their events later.")
 		}
 	}
 	return v
@@ -188,7 +269,7 @@ func (v view) running() []injector.Run {
 // show renders content into the layout and sends it in one piece, so that a
 // mistake in a template is an honest 500 and never half a page.
 func (s *Server) show(w http.ResponseWriter, v view, status int, name string, p Page, content any) {
-	t := s.pages.set[name]
+	t := s.pages.of(v.lang, name)
 	var body bytes.Buffer
 	err := t.ExecuteTemplate(&body, "content", content)
 	if err == nil {
@@ -209,12 +290,13 @@ func (s *Server) show(w http.ResponseWriter, v view, status int, name string, p 
 	_, _ = w.Write(body.Bytes()) // a client that left is nobody's error
 }
 
-func (s *Server) read(ctx context.Context, what string, err error) string {
+// read says that what could not be read, and logs why; "" where nothing went wrong.
+func (s *Server) read(v view, what string, err error) string {
 	if err == nil {
 		return ""
 	}
-	if ctx.Err() == nil {
+	if v.r.Context().Err() == nil {
 		s.cfg.Log.Warn(what+" cannot be read", "err", err)
 	}
-	return what + " cannot be read now."
+	return v.say("%s cannot be read now.", v.word(what))
 }

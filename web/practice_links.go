@@ -17,7 +17,7 @@ import (
 func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
 	ready := Fact{Name: "Readiness", Value: "no data", Class: "mute", Text: "It was not looked at yet.", Link: &Link{Name: "The fifteen questions", Href: readyHref(service)}}
 	trends, err := s.cfg.Readiness.Look(r.Context(), service, v.now.AddDate(0, 0, -2))
-	if text := s.read(r.Context(), "Readiness", err); text != "" {
+	if text := s.read(v, "Readiness", err); text != "" {
 		ready.Text = text
 	} else if len(trends) > 0 && newest(trends[0]).Of > 0 {
 		d := newest(trends[0])
@@ -26,7 +26,7 @@ func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
 	}
 	found := Fact{Name: "Findings", Value: "none open", Text: "Nothing that a drill has shown stands open.", Link: &Link{Name: "All of them", Href: "/findings?" + url.Values{"service": {service}, "view": {"all"}}.Encode()}}
 	all, err := s.cfg.Findings.Findings(r.Context(), finding.Filter{Service: service, Open: true, Now: v.now})
-	if text := s.read(r.Context(), "Findings", err); text != "" {
+	if text := s.read(v, "Findings", err); text != "" {
 		found.Value, found.Class, found.Text = "no data", "mute", text
 	}
 	open, late := 0, 0
@@ -46,7 +46,7 @@ func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
 	}
 	next := Fact{Name: "Next game day", Value: "none", Class: "mute", Text: "No schedule drills it.", Link: &Link{Name: "Game days", Href: "/gamedays"}}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)
-	if text := s.read(r.Context(), "Game days", err); text != "" {
+	if text := s.read(v, "Game days", err); text != "" {
 		next.Value, next.Text = "no data", text
 	}
 	var at time.Time
@@ -68,7 +68,7 @@ func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
 // runFindings are what a run found, looked at again or closed.
 func (s *Server) runFindings(r *http.Request, v view, run injector.Run) (out []FindingRow) {
 	all, err := s.cfg.Findings.Findings(r.Context(), finding.Filter{Service: run.Service, Now: v.now})
-	_ = s.read(r.Context(), "Findings", err) // the page of findings says so
+	_ = s.read(v, "Findings", err) // the page of findings says so
 	for _, f := range all {
 		if (f.Run == run.ID || f.LastRun == run.ID) && s.cfg.Covers(r, f.Service) {
 			out = append(out, v.findingRow(f))
@@ -89,7 +89,7 @@ func dayOfRun(run injector.Run) *Link {
 // foundPractice are findings and game days by a part of their name.
 func (s *Server) foundPractice(r *http.Request, v view, has func(...string) bool) (findings, days []FoundRow) {
 	all, err := s.cfg.Findings.Findings(r.Context(), finding.Filter{Now: v.now})
-	_ = s.read(r.Context(), "Findings", err)
+	_ = s.read(v, "Findings", err)
 	for _, f := range all {
 		if has(f.ID, f.Title, f.Owner, f.Scenario) && s.cfg.Covers(r, f.Service) {
 			chip := severityOf(f.Severity)
@@ -97,7 +97,7 @@ func (s *Server) foundPractice(r *http.Request, v view, has func(...string) bool
 		}
 	}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)
-	_ = s.read(r.Context(), "Game days", err)
+	_ = s.read(v, "Game days", err)
 	for _, a := range ahead {
 		if has(a.Schedule.ID, a.Schedule.Title, a.Day.Roles.Commander) {
 			row := FoundRow{Name: cmp.Or(a.Schedule.Title, a.Schedule.ID), Href: dayHref(a.Schedule.ID), Note: a.Words}

@@ -76,7 +76,7 @@ func itemWords(id string) string {
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	trends, err := s.cfg.Readiness.Look(r.Context(), "", v.now.AddDate(0, 0, 1-readyDays))
-	o := readinessView{Trouble: s.read(r.Context(), "Readiness", err), Find: strings.TrimSpace(r.URL.Query().Get("q"))}
+	o := readinessView{Trouble: s.read(v, "Readiness", err), Find: strings.TrimSpace(r.URL.Query().Get("q"))}
 	find := strings.ToLower(o.Find)
 	trends = slices.DeleteFunc(slices.Clone(trends), func(t readiness.Trend) bool {
 		return !s.cfg.Covers(r, t.Service) || !strings.Contains(strings.ToLower(t.Service), find)
@@ -235,7 +235,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "service")
 	known := slices.ContainsFunc(v.services, func(x service) bool { return x.Name == name })
 	trends, err := s.cfg.Readiness.Look(r.Context(), name, v.now.AddDate(0, 0, 1-readyDays))
-	trouble := s.read(r.Context(), "The days before", err)
+	trouble := s.read(v, "The days before", err)
 	var t readiness.Trend
 	if len(trends) > 0 {
 		t = trends[0]
@@ -245,7 +245,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	all, err := s.cfg.Readiness.Assess(r.Context(), name)
-	if text := s.read(r.Context(), "The answers", err); text != "" {
+	if text := s.read(v, "The answers", err); text != "" {
 		s.trouble(w, v, http.StatusServiceUnavailable, "Readiness of "+name, text+" Control asks the database again by itself.")
 		return
 	}

@@ -72,7 +72,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) {
 	v, id := s.look(r), pathValue(r, "id")
 	rows, err := s.cfg.Requests.Request(r.Context(), id)
 	if err != nil {
-		s.trouble(w, v, http.StatusServiceUnavailable, "The log cannot be read", s.read(r.Context(), "The row of this request", err))
+		s.trouble(w, v, http.StatusServiceUnavailable, "The log cannot be read", s.read(v, "The row of this request", err))
 		return
 	}
 	var mine []request.Row
@@ -277,7 +277,7 @@ func (s *Server) explainRow(ctx context.Context, v view, x *retrylog.Exchange, r
 	case errors.Is(err, errNoConfig):
 		return nil, "The configuration " + revision + " is not known any more: reports are kept for 7 days. The words above are those that the gateway wrote down when it decided."
 	case err != nil:
-		return nil, s.read(ctx, "The configuration "+revision, err)
+		return nil, s.read(v, "The configuration "+revision, err)
 	}
 	sample, err := explain.FromEvent(x)
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
 	slices.Sort(page.Services)
 	if err == nil {
 		found, err := s.cfg.Requests.Requests(r.Context(), q)
-		page.Trouble = s.read(r.Context(), "The log", err)
+		page.Trouble = s.read(v, "The log", err)
 		found.Rows = slices.DeleteFunc(found.Rows, func(row request.Row) bool { return !s.coversRow(r, row.Exchange.Service) })
 		if err == nil && s.exported(w, v, requestSheet(found.Rows)) {
 			return
@@ -97,7 +97,7 @@ func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
 		page.fill(v, values, q, found)
 		if page.Trouble == "" && q.ID == "" {
 			counted, err := s.cfg.Requests.Counted(r.Context(), q)
-			if page.Trouble = s.read(r.Context(), "What was counted", err); err == nil {
+			if page.Trouble = s.read(v, "What was counted", err); err == nil {
 				page.Counted = countedWords(q, counted)
 			}
 		}

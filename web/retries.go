@@ -69,7 +69,7 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 	steps, err2 := t.RetrySteps(r.Context(), service, from.Truncate(step), to, step)
 	fates, err3 := t.Fates(r.Context(), service, from, to)
 	served, err4 := t.Served(r.Context(), a.from)
-	page.Trouble = s.read(r.Context(), "Retries", errors.Join(err1, err2, err3, err4))
+	page.Trouble = s.read(v, "Retries", errors.Join(err1, err2, err3, err4))
 	names := map[string]bool{}
 	routes = slices.DeleteFunc(routes, func(x traffic.Route) bool {
 		names[x.Service] = true

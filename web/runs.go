@@ -57,7 +57,7 @@ func spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }
 
 func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
-	o := runsView{Trouble: s.read(r.Context(), "Runs", v.runsErr)}
+	o := runsView{Trouble: s.read(v, "Runs", v.runsErr)}
 	asked := r.URL.Query().Get("state")
 	counts := map[string]int{}
 	var shown []injector.Run
@@ -170,7 +170,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, v, http.StatusNotFound, "No run "+id, "There is no run of this name. The list of runs has them all.")
 		return
 	}
-	if text := s.read(r.Context(), "The run", err); err != nil {
+	if text := s.read(v, "The run", err); err != nil {
 		s.trouble(w, v, http.StatusServiceUnavailable, "Run "+id, text+" Faults are leased: without control they end by themselves within 15 s.")
 		return
 	}
@@ -196,7 +196,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	o.Cohorts = cohorts(run)
 	o.Receipts, o.ReceiptNote = v.proofs(run)
 	events, err := s.cfg.Drills.Events(r.Context(), id)
-	o.LogTrouble = s.read(r.Context(), "The log", err)
+	o.LogTrouble = s.read(v, "The log", err)
 	if s.exported(w, v, runSheets(run, events)...) {
 		return
 	}

@@ -79,7 +79,7 @@ func (s *Server) scenarioPage(w http.ResponseWriter, r *http.Request, status int
 	v, id := s.look(r), chi.URLParam(r, "name")
 	d, docs, err := s.findDrill(r, id)
 	if err != nil {
-		s.trouble(w, v, http.StatusServiceUnavailable, "Scenario "+id, s.read(r.Context(), "The scenarios of control", err))
+		s.trouble(w, v, http.StatusServiceUnavailable, "Scenario "+id, s.read(v, "The scenarios of control", err))
 		return
 	}
 	if d == nil {
@@ -96,7 +96,7 @@ func (s *Server) scenarioPage(w http.ResponseWriter, r *http.Request, status int
 			}
 		}
 	}
-	o.RunsTrouble = s.read(r.Context(), "Runs", v.runsErr)
+	o.RunsTrouble = s.read(v, "Runs", v.runsErr)
 	for _, run := range v.runs {
 		if run.Scenario != id {
 			continue
@@ -184,19 +184,19 @@ func (s *Server) preview(r *http.Request, v view, d drillDoc) PreviewView {
 	}
 	p, err := s.cfg.Scenarios.Preview(r.Context(), id, text)
 	if err != nil {
-		return s.noPreview(r, err)
+		return s.noPreview(v, err)
 	}
 	return v.previewView(p)
 }
 
-func (s *Server) noPreview(r *http.Request, err error) PreviewView {
+func (s *Server) noPreview(v view, err error) PreviewView {
 	out := PreviewView{Refused: true, Verdict: Chip{"unknown", "s-unknown", "not known"}, Lead: "Whether it could start is not known."}
 	if doc, ok := asDocument(err); ok {
 		out.Verdict, out.Lead = Chip{"emergency", "s-emergency", "cannot start"}, "It cannot be read as it stands."
 		out.Trouble = sentence(doc.Error())
 		return out
 	}
-	out.Trouble = s.read(r.Context(), "What preflight needs", err)
+	out.Trouble = s.read(v, "What preflight needs", err)
 	return out
 }
 

@@ -167,10 +167,10 @@ func scenarioHref(id string) string { return "/scenarios/" + url.PathEscape(id) 
 func (s *Server) scenarios(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	docs, err := s.drillDocs(r.Context())
-	o := scenariosView{Trouble: s.read(r.Context(), "Scenarios of control", err), RunTrouble: s.read(r.Context(), "Runs", v.runsErr)}
+	o := scenariosView{Trouble: s.read(v, "Scenarios of control", err), RunTrouble: s.read(v, "Runs", v.runsErr)}
 	schedules, err := s.cfg.Drills.Schedules(r.Context())
 	if o.Trouble == "" {
-		o.Trouble = s.read(r.Context(), "Schedules", err)
+		o.Trouble = s.read(v, "Schedules", err)
 	}
 	incidents := s.incidentsOf(r.Context(), v, docs)
 	last, next := v.lastRuns(), nextRuns(schedules)

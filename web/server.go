@@ -58,15 +58,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	a, err := loadAssets()
+	c, err := carry()
 	if err != nil {
 		return nil, err
 	}
-	p, err := parsePages(a)
-	if err != nil {
-		return nil, err
-	}
-	return &Server{cfg: cfg, assets: a, pages: p, hub: newHub(),
+	return &Server{cfg: cfg, assets: c.assets, pages: c.pages, hub: newHub(),
 		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100},
 		drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines()}, nil
 }

@@ -106,14 +106,14 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.Take = map[string]Take{"failures": take(r, "failures"), "burn_rates": take(r, "burn_rates"), "runs": take(r, "runs")}
-	page.FailTrouble = s.read(r.Context(), "Recent failures", err)
+	page.FailTrouble = s.read(v, "Recent failures", err)
 	for _, x := range recent {
 		page.Failures = append(page.Failures, v.failure(x))
 	}
 	for _, run := range runs[:min(len(runs), 8)] {
 		page.Runs = append(page.Runs, v.runRow(run))
 	}
-	page.RunTrouble = s.read(r.Context(), "Runs", v.runsErr)
+	page.RunTrouble = s.read(v, "Runs", v.runsErr)
 	s.show(w, v, http.StatusOK, "service", Page{Title: name, Crumbs: []Link{{Name: "Overview", Href: "/"}, {Name: name}}}, page)
 }
 
@@ -203,7 +203,7 @@ func (v view) facts(st slo.Status) []Fact {
 func (s *Server) gateFact(r *http.Request, v view, st slo.Status) Fact {
 	f := Fact{Name: "Gate", Link: &Link{Name: "All verdicts", Href: "/gate"}}
 	d, err := s.cfg.Gate.Decide(r.Context(), st.Objective.Service)
-	if f.Text = s.read(r.Context(), "The gate's answer", err); err != nil {
+	if f.Text = s.read(v, "The gate's answer", err); err != nil {
 		f.Mark = new(verdictMark(""))
 		return f
 	}

@@ -50,13 +50,13 @@ func (s *Server) more(r *http.Request, v view, st slo.Status) serviceMore {
 	to := v.now.Truncate(step).Add(step)
 	from := to.Add(-time.Hour)
 	heat, err := s.cfg.Traffic.Heat(r.Context(), o.Service, st.Env, from, to, step)
-	if m.HeatTrouble = s.read(r.Context(), "Latencies", err); err == nil {
+	if m.HeatTrouble = s.read(v, "Latencies", err); err == nil {
 		if m.Heat = v.heat(axis{from: from, to: to}, step, heat); m.Heat == nil {
 			m.HeatTrouble = "No latency was measured in the last hour."
 		}
 	}
 	around, err := s.cfg.Traffic.Around(r.Context(), o.Service, st.Env, from, to)
-	m.AroundTrouble = s.read(r.Context(), "Neighbours", err)
+	m.AroundTrouble = s.read(v, "Neighbours", err)
 	var bad, asked int64
 	for _, b := range around {
 		switch b.Side {

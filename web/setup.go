@@ -108,10 +108,10 @@ const seenFor = 24 * time.Hour
 func (s *Server) setupState(r *http.Request, v view) (st setupState) {
 	var err error
 	if st.gateways, err = s.cfg.Setup.Gateways(r.Context()); err != nil {
-		st.trouble = s.read(r.Context(), "Gateways", err)
+		st.trouble = s.read(v, "Gateways", err)
 	}
 	if st.schedules, err = s.cfg.Drills.Schedules(r.Context()); err != nil {
-		st.trouble = s.read(r.Context(), "Schedules", err)
+		st.trouble = s.read(v, "Schedules", err)
 	}
 	return st
 }
@@ -137,7 +137,7 @@ func (s *Server) countedServices(r *http.Request, v view) ([]ServiceRow, string)
 		out = append(out, *row)
 	}
 	slices.SortFunc(out, func(a, b ServiceRow) int { return cmp.Or(cmp.Compare(b.valid, a.valid), cmp.Compare(a.Name, b.Name)) })
-	return out, s.read(r.Context(), "What gateways count", err)
+	return out, s.read(v, "What gateways count", err)
 }
 
 // step is the first one that is not done.

@@ -169,7 +169,7 @@ func (s *Server) suggest(r *http.Request, v view, service string, accepted []str
 		g = starter(service, ppm)
 		p, err := s.cfg.Scenarios.Preview(r.Context(), "", g.text())
 		if err != nil {
-			return g, s.noPreview(r, err), nil
+			return g, s.noPreview(v, err), nil
 		}
 		few := false
 		refused = nil
@@ -186,7 +186,7 @@ func (s *Server) suggest(r *http.Request, v view, service string, accepted []str
 		}
 		if len(g.Accept) > 0 {
 			if p, err = s.cfg.Scenarios.Preview(r.Context(), "", g.text()); err != nil {
-				return g, s.noPreview(r, err), refused
+				return g, s.noPreview(v, err), refused
 			}
 		}
 		if shown = v.previewView(p); !few {

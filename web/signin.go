@@ -200,7 +200,8 @@ func (s *Server) door(w http.ResponseWriter, r *http.Request, d Door, status int
 		v.Provider, v.ProviderHref = d.Provider, "/signin/oidc?"+url.Values{"next": {v.Next}}.Encode()
 	}
 	v.MustChange = name == "signin-password" && r.Method == http.MethodGet
-	s.send(w, status, name, "door", v)
+	s.keepLang(w, r)
+	s.send(w, s.lang(r), status, name, "door", v)
 }
 
 func leave(w http.ResponseWriter, r *http.Request, to string) {
@@ -216,9 +217,9 @@ func (s *Server) Refused(w http.ResponseWriter, r *http.Request, status int, det
 }
 
 // send renders a page that stands alone, in one piece.
-func (s *Server) send(w http.ResponseWriter, status int, page, layout string, content any) {
+func (s *Server) send(w http.ResponseWriter, l lang, status int, page, layout string, content any) {
 	var body bytes.Buffer
-	if err := s.pages.set[page].ExecuteTemplate(&body, layout, content); err != nil {
+	if err := s.pages.of(l, page).ExecuteTemplate(&body, layout, content); err != nil {
 		s.cfg.Log.Error("page cannot be rendered", "page", page, "err", err)
 		http.Error(w, "this page cannot be shown; the log says why", http.StatusInternalServerError)
 		return

@@ -91,7 +91,7 @@ func (s *Server) simulatorPage(r *http.Request, v view, q url.Values) simulatorV
 	}
 	slices.Sort(page.Services)
 	revisions, err := s.revisions(r, v.now)
-	page.Trouble = s.read(r.Context(), "The configurations", err)
+	page.Trouble = s.read(v, "The configurations", err)
 	page.NoConfig = err == nil && len(revisions) == 0
 	page.Configs = choices(v, revisions, cmp.Or(q.Get("config"), serving(revisions)), true)
 	page.Was = choices(v, revisions, cmp.Or(q.Get("was"), serving(revisions)), false)
@@ -168,7 +168,7 @@ func (s *Server) routeChoices(r *http.Request, now time.Time, page *simulatorVie
 func (s *Server) simulateRow(r *http.Request, v view, id string, page *simulatorView) int {
 	rows, err := s.cfg.Requests.Request(r.Context(), id)
 	if err != nil {
-		page.Trouble = s.read(r.Context(), "The row of this request", err)
+		page.Trouble = s.read(v, "The row of this request", err)
 		return http.StatusServiceUnavailable
 	}
 	rows = slices.DeleteFunc(rows, func(row request.Row) bool { return !s.coversRow(r, row.Exchange.Service) })
@@ -227,7 +227,7 @@ func (s *Server) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	v := s.look(r)
 	page := s.simulatorPage(r, v, r.PostForm)
-	e, ok := s.chosen(r, v.now, &page, r.PostFormValue("config"))
+	e, ok := s.chosen(v, &page, r.PostFormValue("config"))
 	if !ok {
 		s.showSimulator(w, v, http.StatusUnprocessableEntity, page)
 		return
@@ -260,14 +260,14 @@ func (s *Server) simulated(w http.ResponseWriter, r *http.Request) bool {
 
 // chosen is the engine of a revision, or of the documents that were pasted, whose
 // mistakes are shown.
-func (s *Server) chosen(r *http.Request, now time.Time, page *simulatorView, config string) (*explain.Engine, bool) {
+func (s *Server) chosen(v view, page *simulatorView, config string) (*explain.Engine, bool) {
 	if config != pasted && config != "" {
-		e, err := s.engine(r.Context(), now, config)
+		e, err := s.engine(v.r.Context(), v.now, config)
 		switch {
 		case errors.Is(err, errNoConfig):
 			page.Wrong = "No gateway reported the configuration " + short(config, 40) + " within 7 days."
 		case err != nil:
-			page.Wrong = s.read(r.Context(), "The configuration "+short(config, 40), err)
+			page.Wrong = s.read(v, "The configuration "+short(config, 40), err)
 		}
 		return e, err == nil
 	}

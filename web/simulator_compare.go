@@ -41,17 +41,17 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+q.Service+".")
 		return
 	}
-	was, ok := s.chosen(r, v.now, &page, r.PostFormValue("was"))
+	was, ok := s.chosen(v, &page, r.PostFormValue("was"))
 	var now *explain.Engine
 	if ok {
-		now, ok = s.chosen(r, v.now, &page, r.PostFormValue("now"))
+		now, ok = s.chosen(v, &page, r.PostFormValue("now"))
 	}
 	if !ok {
 		s.showSimulator(w, v, http.StatusUnprocessableEntity, page)
 		return
 	}
 	found, err := s.cfg.Requests.Requests(r.Context(), q)
-	if page.Trouble = s.read(r.Context(), "The log", err); err != nil {
+	if page.Trouble = s.read(v, "The log", err); err != nil {
 		s.showSimulator(w, v, http.StatusServiceUnavailable, page)
 		return
 	}

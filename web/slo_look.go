@@ -103,7 +103,7 @@ func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs [
 	}
 	var lines []line
 	causes, err := s.cfg.Promises.Causes(r.Context(), st.Objective.Service, st.Env, a.from, a.to)
-	_ = s.read(r.Context(), "Deploys and incidents", err)
+	_ = s.read(v, "Deploys and incidents", err)
 	for _, c := range causes {
 		kind := string(c.Kind)
 		icon, class := happenedIcon(kind)
@@ -120,7 +120,7 @@ func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs [
 		lines = append(lines, line{c.From, OverlayRow{Time: v.day(c.From), Class: class, Icon: icon, Kind: kind, Text: text}})
 	}
 	moves, err := s.cfg.Promises.Transitions(r.Context(), st.Objective.Service, a.from, 200)
-	_ = s.read(r.Context(), "Changes of level", err)
+	_ = s.read(v, "Changes of level", err)
 	var since time.Time
 	if st.Level == slo.Frozen {
 		over.frozen = append(over.frozen, [2]time.Time{st.FrozenAt, v.now})
@@ -234,7 +234,7 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 		page.SpentTrouble = "Failures are put down to causes only where requests are counted, and this promise counts something else."
 		return out
 	}
-	if page.SpentTrouble = s.read(r.Context(), "Who spent it", err); err != nil {
+	if page.SpentTrouble = s.read(v, "Who spent it", err); err != nil {
 		return out
 	}
 	var all int64

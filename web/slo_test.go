@@ -58,7 +58,7 @@ func TestSLOPage(t *testing.T) {
 // The waterfall adds up: every failure stands in one row, and the sum is the budget's.
 func TestWhoSpentItAddsUp(t *testing.T) {
 	h := shop(noon)
-	v := view{when: when{time.UTC, noon}}
+	v := view{when: when{zone: time.UTC, now: noon}}
 	var page sloView
 	r := asking("/slos/order-availability")
 	s := h.server(t)
@@ -84,7 +84,7 @@ func TestAProjectionGoesToWhereTheBudgetIsEmpty(t *testing.T) {
 	st := status(noon, "order", 107_966_300, 33_700, slo.Warn, 100)
 	st.EmptyAt = noon.Add(2 * time.Hour)
 	a := axis{from: noon.Add(-6 * time.Hour), to: noon.Add(2 * time.Hour), min: 0, max: 100}
-	v := view{when: when{time.UTC, noon}}
+	v := view{when: when{zone: time.UTC, now: noon}}
 	var c Chart
 	var sp spec
 	v.project(a, st, noon, 40, &c, &sp)

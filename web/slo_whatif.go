@@ -106,7 +106,7 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	if err = errors.Join(errIs, err); err != nil {
 		w.Trouble = "This promise cannot be replayed: " + err.Error() + "."
 		if !errors.Is(err, slo.ErrTerms) {
-			w.Trouble = s.read(r.Context(), "The replay", err)
+			w.Trouble = s.read(v, "The replay", err)
 		}
 		return
 	}

@@ -32,9 +32,9 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	ctx := v.r.Context()
 	h := dayHours{days: Lane{Name: "Game days"}, deploys: Lane{Name: "Deploys"}}
 	ahead, err := s.cfg.Days.Ahead(ctx, v.now, a.to)
-	_ = s.read(ctx, "Game days", err)
+	_ = s.read(v, "Game days", err)
 	held, err := s.cfg.Days.Held(ctx)
-	_ = s.read(ctx, "Game days", err)
+	_ = s.read(v, "Game days", err)
 	d := daybook{view: v, ahead: ahead, held: held}
 	for _, x := range held {
 		if x.StartedAt.IsZero() || x.PlannedAt.Before(a.from) || !x.PlannedAt.Before(a.to) {
@@ -66,7 +66,7 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	}
 	h.next = d.nextSentence()
 	marks, err := s.cfg.Days.Marks(ctx, a.from, a.to)
-	_ = s.read(ctx, "Deploys", err)
+	_ = s.read(v, "Deploys", err)
 	last = -100
 	for _, c := range slices.Backward(marks) {
 		if !s.cfg.Covers(v.r, c.Service) {

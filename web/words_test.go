@@ -36,7 +36,7 @@ func TestTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := when{berlin, noon}
+	w := when{zone: berlin, now: noon}
 	if got := w.day(noon); got != (Time{"2026-11-24T14:27:12Z", "Tue 24 Nov 15:27"}) {
 		t.Errorf("day is %v", got)
 	}
