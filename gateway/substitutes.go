@@ -26,9 +26,10 @@ const byUpstream = "upstream"
 // gives nearly nothing but ours has begun to make them up.
 const (
 	substituteSlot   = 10 * time.Second
-	substituteLeast  = 20 // answers of a slot; fewer say nothing
-	substituteBody   = 8  // bytes; "{}" and "[]" are nobody's fingerprint
-	substituteTenths = 9  // of a slot, to be all substitutes; the rest, to be none
+	substituteLeast  = 20  // answers of a slot; fewer say nothing
+	substituteLooks  = 100 // answers of unknown length looked at in a slot, at the least
+	substituteBody   = 8   // bytes; "{}" and "[]" are nobody's fingerprint
+	substituteTenths = 9   // of a slot, to be all substitutes; the rest, to be none
 )
 
 // substitutes are by route what stands in for an upstream without saying so. They
@@ -47,7 +48,7 @@ type substitute struct {
 	status          int
 	body            string
 
-	looked atomic.Int64
+	passed atomic.Int64 // of unknown length, and not looked at
 	slot   atomic.Int64 // number of the one that goes on
 	alike  atomic.Int64 // in it
 	other  atomic.Int64
@@ -97,7 +98,7 @@ func (w *substitute) watch(x *exchange.Exchange) {
 	switch res.Length {
 	case int64(len(w.body)):
 	case -1:
-		if n := w.looked.Add(1); n > lookAtFirst && n%lookAtEvery != 0 {
+		if w.alike.Load()+w.other.Load() >= substituteLooks && w.passed.Add(1)%lookAtEvery != 0 {
 			return
 		}
 	default:
@@ -179,20 +180,21 @@ func (w *substitute) finding() string {
 		w.upstream, n, w.route, substituteSlot, degradedField)
 }
 
-// SubstituteStats is what was found about the upstream of a route.
+// SubstituteStats is what is known about the upstream of a route that has a fallback.
 type SubstituteStats struct {
 	Upstream string `json:"upstream"`
+	// Own is in how many stretches it had answers of its own, and Unmarked how many
+	// answers came in stretches in which it had none.
+	Own      int64  `json:"stretches_of_its_own"`
 	Unmarked int64  `json:"unmarked"`
-	Text     string `json:"text"`
+	Text     string `json:"text,omitempty"` // "": nothing is wrong, as far as anybody knows
 }
 
-// stats are the findings by route, for /stats.
+// stats are what is known by route, for /stats.
 func (s *substitutes) stats() map[string]SubstituteStats {
 	out := map[string]SubstituteStats{}
 	for _, w := range s.all() {
-		if text := w.finding(); text != "" {
-			out[w.route] = SubstituteStats{Upstream: w.upstream, Unmarked: w.stood.Load(), Text: text}
-		}
+		out[w.route] = SubstituteStats{Upstream: w.upstream, Own: w.well.Load(), Unmarked: w.stood.Load(), Text: w.finding()}
 	}
 	return out
 }

@@ -187,6 +187,9 @@ func (d *doctor) headers(s *gatewayStats) {
 // substitutes tells of upstreams that answer as a fallback would, and do not say so.
 func (d *doctor) substitutes(s *gatewayStats) {
 	for _, name := range sortedNames(s.Substitutes) {
+		if s.Substitutes[name].Text == "" {
+			continue
+		}
 		d.say("fallback", "warn", "let whoever makes them up mark them with X-Breakwater-Degraded: <action>;reason=<why>", "%s", s.Substitutes[name].Text)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -46,6 +47,11 @@ func upstreams(t *testing.T, service, between string) (shop *demo.Shop, endpoint
 				if v := r.Header.Get("X-Backend-Status"); v != "" && between == renamesStatus {
 					r.Header.Del("X-Backend-Status")
 					r.Header.Set("X-Original-Backend-Status", v)
+				}
+				if between == standsIn && r.StatusCode >= 500 {
+					_ = r.Body.Close()
+					r.StatusCode, r.Header = http.StatusOK, http.Header{"Content-Type": {"application/json"}}
+					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(substitute)), int64(len(substitute))
 				}
 				return nil
 			},
@@ -161,6 +167,10 @@ func TestWeaknessesByDrill(t *testing.T) {
 		targets := sound[s.n]
 		if i < len(kinds) {
 			targets = []string{kinds[i].scenario}
+			if kinds[i].between == standsIn {
+				m.callOn(s.n, asked{"GET", "/inventory/items/sku-{}", "", 15})
+				continue
+			}
 			if kinds[i].scenario == "" {
 				if err := running[i].Break(demo.Inventory, demo.Overloaded); err != nil {
 					t.Fatal(err)
@@ -180,10 +190,25 @@ func TestWeaknessesByDrill(t *testing.T) {
 		scores[i] = score{w: w, planted: 1}
 		group.Go(func() {
 			d, err := drilled{}, error(nil)
+			if w.between == standsIn {
+				// How it answers when it is well has to be known first.
+				tick := time.NewTicker(time.Second)
+				defer tick.Stop()
+				for end := time.Now().Add(2 * time.Minute); m.substitutes(shops[i]).Own == 0; <-tick.C {
+					if time.Now().After(end) {
+						t.Errorf("seed %d: the gateway never saw an answer of the inventory's own at %s", seed, shops[i].where)
+						return
+					}
+				}
+				if err := running[i].Break(demo.Inventory, demo.Overloaded); err != nil {
+					t.Error(err)
+					return
+				}
+			}
 			if w.scenario == "" {
 				tick := time.NewTicker(time.Second)
 				defer tick.Stop()
-				for end := time.Now().Add(time.Minute); !m.doctored(shops[i]); <-tick.C {
+				for end := time.Now().Add(time.Minute); !m.doctored(shops[i], w); <-tick.C {
 					if time.Now().After(end) {
 						t.Errorf("seed %d: %s at %s was not found by the doctor", seed, w.kind, shops[i].where)
 						return
@@ -211,13 +236,41 @@ func TestWeaknessesByDrill(t *testing.T) {
 		}
 	}
 	group.Wait()
+	for i, s := range shops {
+		if found := m.substitutes(s); found.Text != "" && (i >= len(kinds) || kinds[i].between != standsIn) {
+			t.Errorf("seed %d: where nobody stands in for the inventory: %s", seed, found.Text)
+		}
+	}
 	printScores(t, scores)
 }
 
-// doctored reports whether the doctor finds that a field is renamed on its way from
-// the inventory of s.
-func (m *mall) doctored(s *weakShop) bool {
+// substitute is the fallback of every generated shop.
+const substitute = `{"state":"later"}`
+
+// substitutes is what the gateway knows of answers in the place of the inventory's.
+func (m *mall) substitutes(s *weakShop) (out struct {
+	Own  int64 `json:"stretches_of_its_own"`
+	Text string
+}) {
+	var stats struct {
+		Substitutes map[string]json.RawMessage
+	}
+	m.request("GET", "admin", "/stats", "", &stats)
+	if text := stats.Substitutes[s.svc("inventory-get")]; len(text) > 0 {
+		if err := json.Unmarshal(text, &out); err != nil {
+			m.t.Error(err)
+		}
+	}
+	return out
+}
+
+// doctored reports whether the doctor finds what stands before the inventory of s: that
+// a field is renamed on its way, or that somebody answers in its place.
+func (m *mall) doctored(s *weakShop, w plantedKind) bool {
 	r := verb(m.t, "", "doctor", "-o", "json", "--admin", strings.TrimPrefix(m.url["admin"], "http://"), "--control", m.url["control"], "--state-dir", m.dir)
+	if w.between == standsIn {
+		return strings.Contains(r.out, s.svc(demo.Inventory)+": ") && strings.Contains(r.out, s.svc("inventory-get")+" were, to the byte, what the route gives in place of a failure")
+	}
 	return strings.Contains(r.out, s.svc(demo.Inventory)+": ") && strings.Contains(r.out, "X-Original-Backend-Status")
 }
 
