@@ -173,7 +173,7 @@ func (c *control) build(zone *time.Location, l net.Listener) error {
 		PolicyFor: func(service, env string) slo.Policy { return c.releases.book.PolicyFor(service, env).Levels }})
 	c.metrics.MustRegister(report.NewMetrics(c.slo))
 	c.situations = c.newNowDesk()
-	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Book: c.releases.book, Log: c.log})
+	c.gate = gate.New(gate.Config{Source: c.slo, Keeper: c.store, Book: c.releases.book, Slots: c.store, Log: c.log})
 	if c.github, err = c.newGitHub(); err != nil {
 		return exit(exitUsage, err)
 	}

@@ -208,6 +208,8 @@ func agreed() map[string]string {
 		"POST /api/v1/freezes/{service}/override":             "operator",
 		"POST /api/v1/freezes/{service}/override/{id}/grant":  "approver",
 		"POST /api/v1/freezes/{service}/override/{id}/revoke": "viewer",
+		"GET /api/v1/freezes/overrides":                       "viewer pipeline",
+		"GET /api/v1/deploys":                                 "viewer pipeline",
 		"POST /api/v1/freezes/{service}/attest":               "operator approver",
 		"GET /api/v1/alerts":                                  "viewer",
 		"GET /api/v1/alerts/{id}":                             "viewer",
