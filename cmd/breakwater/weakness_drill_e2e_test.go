@@ -48,7 +48,7 @@ func upstreams(t *testing.T, service, between string) (shop *demo.Shop, endpoint
 					r.Header.Del("X-Backend-Status")
 					r.Header.Set("X-Original-Backend-Status", v)
 				}
-				if between == standsIn && r.StatusCode >= 500 {
+				if between == hidesFailures && r.StatusCode >= 500 {
 					_ = r.Body.Close()
 					r.StatusCode, r.Header = http.StatusOK, http.Header{"Content-Type": {"application/json"}}
 					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(substitute)), int64(len(substitute))
@@ -167,7 +167,7 @@ func TestWeaknessesByDrill(t *testing.T) {
 		targets := sound[s.n]
 		if i < len(kinds) {
 			targets = []string{kinds[i].scenario}
-			if kinds[i].between == standsIn {
+			if kinds[i].between == hidesFailures {
 				m.callOn(s.n, asked{"GET", "/inventory/items/sku-{}", "", 15})
 				continue
 			}
@@ -190,7 +190,7 @@ func TestWeaknessesByDrill(t *testing.T) {
 		scores[i] = score{w: w, planted: 1}
 		group.Go(func() {
 			d, err := drilled{}, error(nil)
-			if w.between == standsIn {
+			if w.between == hidesFailures {
 				// How it answers when it is well has to be known first.
 				tick := time.NewTicker(time.Second)
 				defer tick.Stop()
@@ -237,7 +237,7 @@ func TestWeaknessesByDrill(t *testing.T) {
 	}
 	group.Wait()
 	for i, s := range shops {
-		if found := m.substitutes(s); found.Text != "" && (i >= len(kinds) || kinds[i].between != standsIn) {
+		if found := m.substitutes(s); found.Text != "" && (i >= len(kinds) || kinds[i].between != hidesFailures) {
 			t.Errorf("seed %d: where nobody stands in for the inventory: %s", seed, found.Text)
 		}
 	}
@@ -268,7 +268,7 @@ func (m *mall) substitutes(s *weakShop) (out struct {
 // a field is renamed on its way, or that somebody answers in its place.
 func (m *mall) doctored(s *weakShop, w plantedKind) bool {
 	r := verb(m.t, "", "doctor", "-o", "json", "--admin", strings.TrimPrefix(m.url["admin"], "http://"), "--control", m.url["control"], "--state-dir", m.dir)
-	if w.between == standsIn {
+	if w.between == hidesFailures {
 		return strings.Contains(r.out, s.svc(demo.Inventory)+": ") && strings.Contains(r.out, s.svc("inventory-get")+" were, to the byte, what the route gives in place of a failure")
 	}
 	return strings.Contains(r.out, s.svc(demo.Inventory)+": ") && strings.Contains(r.out, "X-Original-Backend-Status")

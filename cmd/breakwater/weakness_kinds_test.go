@@ -26,7 +26,7 @@ type plantedKind struct {
 const (
 	renamesStatus = "renames a field of answers"
 	dropsKey      = "drops the Idempotency-Key of requests"
-	standsIn      = "answers in the place of a service that fails, and does not say so"
+	hidesFailures = "answers in the place of a service that fails, and does not say so"
 )
 
 const (
@@ -194,7 +194,7 @@ func weaknesses() []plantedKind {
 		{kind: "key dropped on the way", code: "key_lost", by: byDrill, scenario: "order-lost-reply", target: demo.Order, between: dropsKey, plant: func(s *weakShop) string {
 			return s.doc("Upstream", demo.Order).name // what stands before it drops it
 		}},
-		{kind: "fallback unmarked", code: "fallback", by: byDrill, target: demo.Inventory, between: standsIn, plant: func(s *weakShop) string {
+		{kind: "fallback unmarked", code: "fallback", by: byDrill, target: demo.Inventory, between: hidesFailures, plant: func(s *weakShop) string {
 			// The same substitute here and there, as teams agree on one; only ours has the mark.
 			s.doc("Route", "inventory-get").set("degrade.action", "return_default")
 			return s.doc("Upstream", demo.Inventory).name
