@@ -65,9 +65,9 @@ func (d *adminDesk) database(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		p.Facts = []Fact{{Name: "Database", Value: size(sizes.Bytes), Text: "all of it, PostgreSQL " + sizes.Version + "."},
-			{Name: "Our tables", Value: size(ours), Text: "with their indexes, in " + plural(len(sizes.Tables), "table", "tables") + "."},
-			{Name: "Rows", Value: slo.Count(rows), Text: "about, as the statistics have it."}}
+		p.Facts = []Fact{{Name: "Database", Value: size(sizes.Bytes), Text: v.say("all of it, PostgreSQL %s.", sizes.Version)},
+			{Name: "Our tables", Value: size(ours), Text: v.say("with their indexes, in %s.", v.count(len(sizes.Tables), "table", "tables"))},
+			{Name: "Rows", Value: slo.Count(rows), Text: v.say("about, as the statistics have it.")}}
 	}
 	d.show(w, v, status, "admin-database", Page{Title: "Database", Crumbs: []Link{{Name: "Admin"}, {Name: "Database"}}, Topics: adminTopics}, p)
 }

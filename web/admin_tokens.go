@@ -30,7 +30,7 @@ type tokenRow struct {
 }
 
 func (d *adminDesk) tokens(w http.ResponseWriter, r *http.Request) {
-	said := map[string]string{"revoked": "The token is revoked; every control refuses it within two seconds."}[r.URL.Query().Get("said")]
+	said := map[string]string{"revoked": phrase("The token is revoked; every control refuses it within two seconds.")}[r.URL.Query().Get("said")]
 	d.showTokens(w, r, http.StatusOK, adminTokens{adminFrame: adminFrame{Said: said}})
 }
 
@@ -39,7 +39,7 @@ func (d *adminDesk) showTokens(w http.ResponseWriter, r *http.Request, status in
 	tokens, err := d.a.Tokens.Tokens(r.Context())
 	if err != nil {
 		d.cfg.Log.Error("tokens cannot be read", "err", err)
-		p.Trouble = strings.TrimSpace(p.Trouble + " The tokens cannot be read at the moment.")
+		p.Trouble = v.text(v.word(p.Trouble), v.say("The tokens cannot be read at the moment."))
 		status = max(status, http.StatusServiceUnavailable)
 	}
 	p.Tabs = adminTabs("Tokens")
@@ -71,13 +71,14 @@ const maxDays = 3660
 func (d *adminDesk) createToken(w http.ResponseWriter, r *http.Request) {
 	var p adminTokens
 	p.New.Name, p.New.Role, p.New.Services, p.New.Days = r.PostFormValue("name"), r.PostFormValue("role"), r.PostFormValue("services"), r.PostFormValue("days")
+	v := d.look(r)
 	fail := func(status int, text string) {
 		p.Trouble = text
 		d.showTokens(w, r, status, p)
 	}
 	days, err := strconv.Atoi(strings.TrimSpace(p.New.Days))
 	if err != nil || days < 0 || days > maxDays {
-		fail(http.StatusUnprocessableEntity, "Days must be a whole number from 0, which is without end, to "+strconv.Itoa(maxDays)+".")
+		fail(http.StatusUnprocessableEntity, v.say("Days must be a whole number from 0, which is without end, to %s.", strconv.Itoa(maxDays)))
 		return
 	}
 	t := auth.Token{Name: strings.ToLower(strings.TrimSpace(p.New.Name)), Role: auth.Role(p.New.Role), Services: listField(p.New.Services),
@@ -151,7 +152,7 @@ func (d *adminDesk) audit(w http.ResponseWriter, r *http.Request) {
 	rows, err := d.a.Audit.AuditTail(r.Context(), before, auth.Entry{Actor: p.Actor, Action: p.Action, Object: p.Object}, auditRows)
 	if err != nil {
 		d.cfg.Log.Error("the audit cannot be read", "err", err)
-		p.Trouble, status = "The audit cannot be read at the moment.", http.StatusServiceUnavailable
+		p.Trouble, status = v.say("The audit cannot be read at the moment."), http.StatusServiceUnavailable
 	}
 	for _, row := range rows {
 		p.Rows = append(p.Rows, auditLine{itoa(row.Seq), v.short(row.At), row.Actor, row.Action, row.Object, row.Detail})
@@ -183,16 +184,16 @@ func (d *adminDesk) prove(ctx context.Context, v view, p *adminAudit) {
 	ctx, cancel := context.WithTimeout(ctx, proveFor)
 	defer cancel()
 	proof, err := d.a.Chain.Check(ctx, d.clockNow())
-	rows := plural(int(proof.Rows), "row", "rows")
+	rows := v.count(int(proof.Rows), "row", "rows")
 	p.Last = proof.Last
 	switch {
 	case proof.Broken != nil:
 		p.Chain, p.Proof = Chip{"emergency", "s-emergency", "broken"}, asSentence(proof.Broken.Error())
 	case err != nil:
-		p.Chain, p.Proof = Chip{"unknown", "s-unknown", "not proved"}, "The chain cannot be walked at the moment."
+		p.Chain, p.Proof = Chip{"unknown", "s-unknown", "not proved"}, v.say("The chain cannot be walked at the moment.")
 	case proof.Whole.Before(proof.Since):
-		p.Chain, p.Proof = Chip{"unknown", "s-unknown", "being proved"}, rows+" hold so far; look again to go on."
+		p.Chain, p.Proof = Chip{"unknown", "s-unknown", "being proved"}, v.say("%s hold so far; look again to go on.", rows)
 	default:
-		p.Chain, p.Proof = Chip{"normal", "s-normal", "unbroken"}, rows+", walked from the first since "+v.short(proof.Since).Text+"."
+		p.Chain, p.Proof = Chip{"normal", "s-normal", "unbroken"}, v.say("%s, walked from the first since %s.", rows, v.short(proof.Since).Text)
 	}
 }

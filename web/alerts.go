@@ -75,27 +75,27 @@ func severityChip(s alert.Severity) Chip {
 }
 
 // incidentState is where an incident stands: whether somebody has it, or it is over.
-func incidentState(i alert.Incident) Chip {
+func (l lang) incidentState(i alert.Incident) Chip {
 	switch {
 	case !i.Open():
 		return Chip{"fg-normal", "s-normal", "over"}
 	case i.AckedBy != "":
-		return Chip{"fg-unknown", "b-half", "with " + i.AckedBy}
+		return Chip{"fg-unknown", "b-half", l.say("with %s", i.AckedBy)}
 	}
 	return Chip{"fg-emergency", "s-emergency", "nobody has it"}
 }
 
 // told says whether anybody was told, and why not.
-func told(i alert.Incident) string {
+func (l lang) told(i alert.Incident) string {
 	switch {
 	case i.ToldBy != "":
-		return "by " + i.ToldBy
+		return l.say("by %s", i.ToldBy)
 	case i.Muted != "":
-		return "no: " + i.Muted
+		return l.say("no: %s", i.Muted)
 	case i.Told == "" || i.Told == alert.Note:
-		return "nobody"
+		return l.say("nobody")
 	}
-	return plural(i.Notified, "message", "messages")
+	return l.count(i.Notified, "message", "messages")
 }
 
 func alertHref(id string) string { return "/alerts/" + url.PathEscape(id) }
@@ -108,8 +108,8 @@ func (s *Server) alerts(w http.ResponseWriter, r *http.Request) {
 		tab = "open"
 	}
 	page := alertsView{Tab: tab, Find: q.Get("q"), MayChange: s.cfg.MayLift(r), Take: take(r, tab)}
-	page.Said = map[string]string{"silenced": "The silence is in force.", "spoken": "The silence is over."}[q.Get("said")]
-	for _, t := range []struct{ key, name string }{{"open", "Open"}, {"all", "All"}, {"notes", "Written down (L3)"}, {"silences", "Silences"}} {
+	page.Said = map[string]string{"silenced": v.say("The silence is in force."), "spoken": v.say("The silence is over.")}[q.Get("said")]
+	for _, t := range []struct{ key, name string }{{"open", v.say("Open")}, {"all", v.say("All")}, {"notes", v.say("Written down (L3)")}, {"silences", v.say("Silences")}} {
 		href := "/alerts"
 		if t.key != "open" {
 			href += "?view=" + t.key
@@ -164,13 +164,13 @@ func (s *Server) incidentList(r *http.Request, v view, page *alertsView, out *sh
 			end = *i.ClosedAt
 		}
 		page.Incidents = append(page.Incidents, IncidentRow{Href: alertHref(i.ID), Title: sentenceCase(i.Title), Service: i.Service, ServiceHref: serviceHref(i.Service), Env: i.Env, Tier: string(i.Tier),
-			Severity: severityChip(i.Severity), State: incidentState(i), Opened: v.short(i.OpenedAt), Lasted: slo.Span(max(end.Sub(i.OpenedAt), 0).Truncate(time.Second)), Told: told(i)})
+			Severity: severityChip(i.Severity), State: v.incidentState(i), Opened: v.short(i.OpenedAt), Lasted: v.lasting(max(end.Sub(i.OpenedAt), 0).Truncate(time.Second)), Told: v.told(i)})
 		out.rows = append(out.rows, []field{txt(i.ID), txt(i.Service), txt(i.Env), txt(string(i.Tier)), txt(string(i.Class)), txt(string(i.Severity)), txt(i.Title), instant(i.OpenedAt), at(i.ClosedAt), txt(i.AckedBy),
 			at(i.AckedAt), num(int64(i.Notified)), txt(i.ToldBy), txt(i.Muted), num(int64(i.Flaps))})
 	}
-	page.Sub = plural(len(page.Incidents), "incident", "incidents") + ", newest first."
+	page.Sub = v.say("%s, newest first.", v.count(len(page.Incidents), "incident", "incidents"))
 	if open {
-		page.Sub = plural(len(page.Incidents), "incident goes on", "incidents go on") + "; " + plural(urgent, "of them that users feel is nobody's.", "of them that users feel are nobody's.")
+		page.Sub = v.clauses(v.count(len(page.Incidents), "incident goes on", "incidents go on"), v.count(urgent, "of them that users feel is nobody's.", "of them that users feel are nobody's."))
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (s *Server) notes(r *http.Request, v view, page *alertsView, out *sheet, co
 		page.Notes = append(page.Notes, NoteRow{Text: n.Text, Service: n.Service, Href: serviceHref(n.Service), First: v.short(n.First), Last: v.short(n.Last), Count: slo.Count(n.Count)})
 		out.rows = append(out.rows, []field{txt(n.Service), txt(n.Env), txt(n.Key), txt(n.Text), instant(n.First), instant(n.Last), num(n.Count)})
 	}
-	page.Sub = "Written down, never sent: what may explain something later."
+	page.Sub = v.say("Written down, never sent: what may explain something later.")
 	return err
 }
 
@@ -196,14 +196,14 @@ func (s *Server) silenceList(r *http.Request, v view, page *alertsView, out *she
 		if !covers(x.Service) {
 			continue
 		}
-		row := SilenceRow{ID: x.ID, Of: silenceOf(x), Reason: x.Reason, By: x.By, From: v.short(x.From), Until: v.short(x.Until), State: Chip{"fg-unknown", "s-nodata", "over"}}
+		row := SilenceRow{ID: x.ID, Of: v.silenceOf(x), Reason: x.Reason, By: x.By, From: v.short(x.From), Until: v.short(x.Until), State: Chip{"fg-unknown", "s-nodata", "over"}}
 		switch {
 		case x.EndedAt != nil:
-			row.State.Text = "ended by " + x.EndedBy
+			row.State.Text = v.say("ended by %s", x.EndedBy)
 		case v.now.Before(x.From):
 			row.State, row.Left = Chip{"fg-unknown", "s-unknown", "to come"}, v.in(x.From)
 		case v.now.Before(x.Until):
-			row.State, row.Left = Chip{"fg-warn", "s-warn", "in force"}, "ends "+v.in(x.Until)
+			row.State, row.Left = Chip{"fg-warn", "s-warn", "in force"}, v.say("ends %s", v.in(x.Until))
 		}
 		if page.MayChange && x.EndedAt == nil && v.now.Before(x.Until) {
 			row.End = "/silences/" + url.PathEscape(x.ID) + "/end"
@@ -211,12 +211,12 @@ func (s *Server) silenceList(r *http.Request, v view, page *alertsView, out *she
 		page.Silences = append(page.Silences, row)
 		out.rows = append(out.rows, []field{txt(x.ID), txt(x.Service), txt(x.Env), txt(string(x.Class)), txt(string(x.Severity)), instant(x.From), instant(x.Until), txt(x.By), txt(x.Reason), txt(x.EndedBy)})
 	}
-	page.Sub = "What is silenced is not sent; it is shown all the same."
+	page.Sub = v.say("What is silenced is not sent; it is shown all the same.")
 	return err
 }
 
-func silenceOf(x alert.Silence) string {
-	parts := []string{"all services"}
+func (l lang) silenceOf(x alert.Silence) string {
+	parts := []string{l.say("all services")}
 	if x.Service != "" {
 		parts[0] = x.Service
 	}
@@ -224,12 +224,12 @@ func silenceOf(x alert.Silence) string {
 		parts = append(parts, x.Env)
 	}
 	if x.Class != "" {
-		parts = append(parts, string(x.Class)+" alone")
+		parts = append(parts, l.say("%s alone", l.word(string(x.Class))))
 	}
 	if x.Severity != "" {
-		parts = append(parts, "up to "+string(x.Severity))
+		parts = append(parts, l.say("up to %s", l.word(string(x.Severity))))
 	}
-	return strings.Join(parts, ", ")
+	return l.list(parts...)
 }
 
 type alertView struct {
@@ -276,17 +276,17 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 	i, whys, err := s.cfg.Alerts.Incident(r.Context(), id)
 	switch {
 	case errors.Is(err, alert.ErrUnknown) || err == nil && !s.cfg.Covers(r, i.Service):
-		s.trouble(w, v, http.StatusNotFound, "No incident "+id, "There is no incident of this id, or your token does not cover its service.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No incident %s", id), "There is no incident of this id, or your token does not cover its service.")
 		return
 	case err != nil:
-		s.trouble(w, v, http.StatusServiceUnavailable, "Incident "+id, s.read(v, "The incident", err)+" Control asks the database again by itself.")
+		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Incident %s", id), v.text(s.read(v, "The incident", err), v.say("Control asks the database again by itself.")))
 		return
 	}
 	log := sheet{name: "why", columns: []string{"at", "kind", "receiver", "outcome", "text"}}
-	page := alertView{ID: i.ID, Title: sentenceCase(i.Title), Service: i.Service, ServiceHref: serviceHref(i.Service), Severity: severityChip(i.Severity), State: incidentState(i), Context: i.Context.Lines(),
+	page := alertView{ID: i.ID, Title: sentenceCase(i.Title), Service: i.Service, ServiceHref: serviceHref(i.Service), Severity: severityChip(i.Severity), State: v.incidentState(i), Context: i.Context.Lines(),
 		Now: "/now?" + url.Values{"service": {i.Service}, "env": {i.Env}}.Encode(), TakeWhy: take(r, "why")}
-	page.Said = map[string]string{"acknowledged": "It is yours: everybody who was told is told so."}[r.URL.Query().Get("said")]
-	page.Sub = string(i.Tier) + " of " + i.Service + " in " + i.Env + ", since " + v.day(i.OpenedAt).Text + "."
+	page.Said = map[string]string{"acknowledged": v.say("It is yours: everybody who was told is told so.")}[r.URL.Query().Get("said")]
+	page.Sub = v.say("%s of %s in %s, since %s.", string(i.Tier), i.Service, i.Env, v.day(i.OpenedAt).Text)
 	if i.Open() && s.cfg.MayLift(r) {
 		page.Silence = i.Service
 		if i.AckedBy == "" {
@@ -311,24 +311,24 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v view) incidentFacts(i alert.Incident) []Fact {
-	end, lasted := v.now, "goes on"
+	end, lasted := v.now, v.say("Goes on.")
 	if i.ClosedAt != nil {
-		end, lasted = *i.ClosedAt, "over since "+v.day(*i.ClosedAt).Text
+		end, lasted = *i.ClosedAt, v.say("Over since %s.", v.day(*i.ClosedAt).Text)
 	}
-	facts := []Fact{{Name: "Lasted", Value: slo.Span(max(end.Sub(i.OpenedAt), 0).Truncate(time.Second)), Text: sentenceCase(lasted) + "."}}
-	who := Fact{Name: "Looked after", Value: "nobody", Class: "fg-emergency", Text: "Not acknowledged."}
+	facts := []Fact{{Name: "Lasted", Value: v.lasting(max(end.Sub(i.OpenedAt), 0).Truncate(time.Second)), Text: lasted}}
+	who := Fact{Name: "Looked after", Value: v.say("nobody"), Class: "fg-emergency", Text: v.say("Not acknowledged.")}
 	if i.AckedBy != "" {
-		who.Value, who.Class, who.Text = i.AckedBy, "", "Since "+v.short(*i.AckedAt).Text+". "+i.AckNote
+		who.Value, who.Class, who.Text = i.AckedBy, "", v.say("Since %s.", v.short(*i.AckedAt).Text)+" "+i.AckNote
 	} else if !i.Open() {
 		who.Class = "mute"
 	}
-	facts = append(facts, who, Fact{Name: "Messages", Value: slo.Count(int64(i.Notified)), Text: sentence(told(i))})
-	failed := Fact{Name: "Failed", Value: "–", Class: "mute", Text: "No counts were at hand."}
+	facts = append(facts, who, Fact{Name: "Messages", Value: slo.Count(int64(i.Notified)), Text: sentence(v.told(i))})
+	failed := Fact{Name: "Failed", Value: "–", Class: "mute", Text: v.say("No counts were at hand.")}
 	if c := i.Context; c.Total > 0 {
-		failed.Value, failed.Class, failed.Text = slo.Percent(slo.Part(c.Bad, c.Total)), "", slo.Count(c.Bad)+" of "+slo.Count(c.Total)+" events when it was looked at."
+		failed.Value, failed.Class, failed.Text = slo.Percent(slo.Part(c.Bad, c.Total)), "", v.say("%s of %s events when it was looked at.", slo.Count(c.Bad), slo.Count(c.Total))
 	}
 	if i.Flaps > 0 {
-		facts[0].Text += " Came back " + plural(i.Flaps, "time", "times") + "."
+		facts[0].Text += v.say(" Came back %s.", v.count(i.Flaps, "time", "times"))
 	}
 	return append(facts, failed)
 }

@@ -93,7 +93,8 @@ func (s *Server) addSilence(w http.ResponseWriter, r *http.Request) {
 	}
 	minutes, err := strconv.Atoi(strings.TrimSpace(r.PostFormValue("minutes")))
 	if err != nil || minutes < 1 || minutes > 30*24*60 {
-		s.trouble(w, s.look(r), http.StatusUnprocessableEntity, "Not silenced", "For how long: must be 1 minute to 30 days, got "+r.PostFormValue("minutes")+".")
+		v := s.look(r)
+		s.trouble(w, v, http.StatusUnprocessableEntity, "Not silenced", v.say("For how long: must be 1 minute to 30 days, got %s.", r.PostFormValue("minutes")))
 		return
 	}
 	until := s.cfg.Now().UTC().Add(time.Duration(minutes) * time.Minute)

@@ -43,7 +43,7 @@ func (v view) trafficRange() (a axis, step time.Duration, links []Link) {
 		}
 	}
 	for i, c := range trafficRanges {
-		links = append(links, Link{Name: slo.Span(c.back), Href: with(v.r, "r", c.key), Here: i == chosen})
+		links = append(links, Link{Name: v.lasting(c.back), Href: with(v.r, "r", c.key), Here: i == chosen})
 	}
 	c := trafficRanges[chosen]
 	return axis{from: v.now.Add(-c.back), to: v.now}, c.step, links
@@ -175,7 +175,7 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 		gateways[b.Env+"/"+b.Gateway] = true
 	}
 	many := len(gateways) > 1
-	page.Sub = standing(bands) + " Last " + slo.Span(a.to.Sub(a.from)) + "."
+	page.Sub = v.text(v.standing(bands), v.say("Last %s.", v.lasting(a.to.Sub(a.from))))
 	page.Empty = len(bands) == 0 && page.Trouble == ""
 	page.Bands = v.bands(a, bands, many)
 	for _, b := range bands {
@@ -195,9 +195,9 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 			page.Turns = append(page.Turns, TurnRow{Time: v.short(x.At), Name: k.Name(), Kind: x.Policy, Gateway: x.Gateway, From: strings.ReplaceAll(x.From, "_", "-"), Lamp: lamp(x.Policy, x.To), Reason: x.Reason})
 		}
 	}
-	page.TurnsSub = "stored events, newest first"
+	page.TurnsSub = v.say("stored events, newest first")
 	if within > len(page.Turns) {
-		page.TurnsSub = "last " + slo.Count(int64(len(page.Turns))) + " of " + slo.Count(int64(within))
+		page.TurnsSub = v.say("last %s of %s", slo.Count(int64(len(page.Turns))), slo.Count(int64(within)))
 	}
 	page.Limits = limitRows(limits)
 	var top int64
@@ -206,13 +206,13 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, x := range refused[:min(len(refused), 20)] {
 		page.Refused = append(page.Refused, RefusedRow{Service: x.Service, Href: serviceHref(x.Service), Policy: x.Policy, Reason: strings.ReplaceAll(x.Reason, "_", " "), Count: slo.Count(x.Count),
-			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(x.Count) / float64(max(top, 1))), Label: slo.Count(x.Count) + " refused"}})
+			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(x.Count) / float64(max(top, 1))), Label: v.say("%s refused", slo.Count(x.Count))}})
 	}
 	s.show(w, v, http.StatusOK, "breakers", Page{Title: "Breakers and limits", Crumbs: []Link{{Name: "Breakers and limits"}}}, page)
 }
 
 // standing counts breakers by state: "23 breakers: 1 open, 22 closed."
-func standing(bands []traffic.Band) string {
+func (l lang) standing(bands []traffic.Band) string {
 	count := map[string]int{}
 	n := 0
 	for _, b := range bands {
@@ -222,15 +222,15 @@ func standing(bands []traffic.Band) string {
 		}
 	}
 	if n == 0 {
-		return "No breaker is known."
+		return l.say("No breaker is known.")
 	}
 	var parts []string
 	for _, state := range []string{"open", "half_open", "closed", ""} {
 		if count[state] > 0 {
-			parts = append(parts, slo.Count(int64(count[state]))+" "+lamp("breaker", state).Text)
+			parts = append(parts, l.say("%s %s", slo.Count(int64(count[state])), l.of("breaker", lamp("breaker", state).Text)))
 		}
 	}
-	return plural(n, "breaker", "breakers") + ": " + strings.Join(parts, ", ") + "."
+	return l.say("%s: %s.", l.count(n, "breaker", "breakers"), l.list(parts...))
 }
 
 // bands draws the policies that moved or of which nobody reports; the others are said.
@@ -254,9 +254,9 @@ func (v view) bands(a axis, all []traffic.Band, many bool) *Bands {
 			still--
 		}
 	}
-	out := &Bands{Label: "State of policies over the last " + slo.Span(a.to.Sub(a.from)), X: v.times(a), Height: laneHeight(len(drawn))}
+	out := &Bands{Label: v.say("State of policies over the last %s", v.lasting(a.to.Sub(a.from))), X: v.times(a), Height: laneHeight(len(drawn))}
 	if still > 0 {
-		out.Rest = plural(still, "other stayed at rest, or is the smaller", "others stayed at rest, or are smaller") + "; the table has them."
+		out.Rest = v.say("%s; the table has them.", v.count(still, "other stayed at rest, or is the smaller", "others stayed at rest, or are smaller"))
 	}
 	for _, run := range v.runs {
 		if from, to := faultTime(run, v.now); !from.IsZero() && to.After(a.from) && from.Before(a.to) {
@@ -266,7 +266,7 @@ func (v view) bands(a axis, all []traffic.Band, many bool) *Bands {
 	each := 100 / float64(len(drawn))
 	for i, b := range drawn {
 		top := each * float64(i)
-		lane := BandLane{Name: b.Name(), Full: b.Policy + " of " + b.Name() + " at " + b.Gateway, Y: pos(top + each/2)}
+		lane := BandLane{Name: b.Name(), Full: v.say("%s of %s at %s", v.of("policy", b.Policy), b.Name(), b.Gateway), Y: pos(top + each/2)}
 		if b.Policy != "breaker" {
 			lane.Name += ", " + b.Policy
 		}
@@ -282,7 +282,7 @@ func (v view) bands(a axis, all []traffic.Band, many bool) *Bands {
 			}
 			st := a.stretch(sp.From, sp.To)
 			lane.Spans = append(lane.Spans, BandSpan{Class: bandClass(b.Policy, sp.State), X: st.X, W: st.W, Y: pos(y), H: pos(height),
-				Title: lamp(b.Policy, sp.State).Text + " " + v.clock(sp.From).Text + " to " + v.clock(sp.To).Text})
+				Title: v.say("%s %s to %s", v.of("breaker", lamp(b.Policy, sp.State).Text), v.clock(sp.From).Text, v.clock(sp.To).Text)})
 		}
 		out.Lanes = append(out.Lanes, lane)
 	}
@@ -311,18 +311,18 @@ func laneHeight(n int) string {
 }
 
 func (v view) lampRow(b traffic.Band) LampRow {
-	row := LampRow{Name: b.Name(), Kind: b.Policy, Gateway: b.Gateway, Lamp: lamp(b.Policy, b.State), Reason: cmp.Or(b.Reason, "–"), Out: "–", Turns: slo.Count(int64(b.Turns))}
+	row := LampRow{Name: b.Name(), Kind: v.of("policy", b.Policy), Gateway: b.Gateway, Lamp: lamp(b.Policy, b.State), Reason: cmp.Or(b.Reason, "–"), Out: "–", Turns: slo.Count(int64(b.Turns))}
 	if b.Service != "" {
 		row.Href = serviceHref(b.Service)
-		row.Kind += " of the service"
+		row.Kind = v.say("%s of the service", row.Kind)
 	} else if b.Endpoint != "" {
-		row.Kind += " of an endpoint"
+		row.Kind = v.say("%s of an endpoint", row.Kind)
 	}
 	if !b.Since.IsZero() {
 		row.Since = v.short(b.Since)
 	}
 	if b.Out > 0 {
-		row.Out = slo.Span(b.Out.Truncate(time.Second))
+		row.Out = v.lasting(b.Out.Truncate(time.Second))
 	}
 	return row
 }

@@ -74,6 +74,7 @@ type stretch struct {
 
 // calSpan is what a calendar shows, in one zone.
 type calSpan struct {
+	lang
 	kind        string
 	zone        *time.Location
 	at          time.Time // a day of it
@@ -138,18 +139,19 @@ func (c calSpan) turn(r *http.Request, kind string, at time.Time) string {
 
 // calendar draws what happens and what bars it.
 func (v view) calendar(c calSpan, all []happening, bars []stretch) Calendar {
+	c.lang = v.lang
 	y, m, d := c.at.In(c.zone).Date()
 	noon := func(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 12, 0, 0, 0, time.UTC) }
-	out := Calendar{Kind: c.kind, Title: noon(y, m, 1).Format("January 2006"), Today: Link{Name: "Today", Href: c.turn(v.r, c.kind, time.Time{})}}
+	out := Calendar{Kind: c.kind, Title: v.written(noon(y, m, 1), "January 2006"), Today: Link{Name: "Today", Href: c.turn(v.r, c.kind, time.Time{})}}
 	prev, next := noon(y, m-1, 1), noon(y, m+1, 1)
-	layout := "January"
+	layout := phrase("January")
 	if c.kind == "week" {
 		first := c.from.In(c.zone)
 		_, week := first.ISOWeek()
-		out.Title = "Week " + strconv.Itoa(week) + ", " + first.Format("2 Jan") + " to " + first.AddDate(0, 0, 6).Format("2 Jan 2006")
-		prev, next, layout = noon(y, m, d-7), noon(y, m, d+7), "2 January"
+		out.Title = v.say("Week %s, %s to %s", strconv.Itoa(week), v.written(first, "2 Jan"), v.written(first.AddDate(0, 0, 6), "2 Jan 2006"))
+		prev, next, layout = noon(y, m, d-7), noon(y, m, d+7), phrase("2 January")
 	}
-	out.Prev, out.Next = Link{Name: prev.Format(layout), Href: c.turn(v.r, c.kind, prev)}, Link{Name: next.Format(layout), Href: c.turn(v.r, c.kind, next)}
+	out.Prev, out.Next = Link{Name: v.written(prev, layout), Href: c.turn(v.r, c.kind, prev)}, Link{Name: v.written(next, layout), Href: c.turn(v.r, c.kind, next)}
 	asked := time.Time{}
 	if v.r.URL.Query().Has("at") {
 		asked = noon(y, m, d)
@@ -162,7 +164,7 @@ func (v view) calendar(c calSpan, all []happening, bars []stretch) Calendar {
 		out.Agenda = v.agenda(c, all)
 		return out
 	}
-	out.Days = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
+	out.Days = []string{v.word("Mon"), v.word("Tue"), v.word("Wed"), v.word("Thu"), v.word("Fri"), v.word("Sat"), v.word("Sun")}
 	byDay := map[string][]happening{}
 	for _, h := range all {
 		key := h.at.In(c.zone).Format(time.DateOnly)
@@ -177,7 +179,7 @@ func (v view) calendar(c calSpan, all []happening, bars []stretch) Calendar {
 		for i := range 7 {
 			date := noon(fy, fm, fd+7*w+i)
 			key := date.Format(time.DateOnly)
-			day := CalDay{ISO: key, Number: strconv.Itoa(date.Day()), Weekday: date.Format("Mon"), Month: date.Format("Jan"), Today: key == today,
+			day := CalDay{ISO: key, Number: strconv.Itoa(date.Day()), Weekday: v.written(date, "Mon"), Month: v.written(date, "Jan"), Today: key == today,
 				Out: c.kind == "month" && date.Month() != c.month, Lanes: lanes[i]}
 			day.Events, day.More = c.cell(v.r, date, byDay[key])
 			day.Has = len(day.Events) > 0 || slices.ContainsFunc(day.Lanes, func(b CalBar) bool { return b.Class != "" })
@@ -221,13 +223,13 @@ func (c calSpan) cell(r *http.Request, date time.Time, all []happening) (out []C
 		}
 		e.Text = h.at.In(c.zone).Format("15:04") + " " + cmp.Or(h.service, h.title)
 		if many > 2 {
-			e.Text += " and " + strconv.Itoa(many-1) + " more"
+			e.Text += c.say(" and %s more", strconv.Itoa(many-1))
 		}
 		e.Title = e.Text + ", " + h.title + ", " + e.Note
 		out = append(out, e)
 	}
 	if left > 0 {
-		more = &Link{Name: slo.Count(int64(left)) + " more", Href: c.turn(r, "week", date)}
+		more = &Link{Name: c.say("%s more", slo.Count(int64(left))), Href: c.turn(r, "week", date)}
 	}
 	return out, more
 }
@@ -262,7 +264,7 @@ func (c calSpan) lanes(y int, m time.Month, d int, bars []stretch) [7][]CalBar {
 			for len(out[i]) <= lane {
 				out[i] = append(out[i], CalBar{})
 			}
-			out[i][lane] = b.part(i == first, i == last, b.from.Before(days[i]), b.until.After(days[i+1]), c.zone)
+			out[i][lane] = b.part(c, i == first, i == last, b.from.Before(days[i]), b.until.After(days[i+1]))
 		}
 	}
 	for i := range out {
@@ -274,7 +276,7 @@ func (c calSpan) lanes(y int, m time.Month, d int, bars []stretch) [7][]CalBar {
 }
 
 // part is what of b lies in one day; before and after say that it goes beyond it.
-func (b stretch) part(first, last, before, after bool, zone *time.Location) CalBar {
+func (b stretch) part(c calSpan, first, last, before, after bool) CalBar {
 	p := CalBar{Class: "frozen", Href: b.href, Note: b.note, Title: b.text + ", " + b.note}
 	if before && !first {
 		p.Class += " on"
@@ -289,8 +291,8 @@ func (b stretch) part(first, last, before, after bool, zone *time.Location) CalB
 	case first:
 		p.Text, p.Icon = b.text, "s-frozen"
 	case last && !after && !b.open:
-		if h, m, _ := b.until.In(zone).Clock(); h+m > 0 { // a whole day needs no word
-			p.Text = "to " + b.until.In(zone).Format("15:04")
+		if h, m, _ := b.until.In(c.zone).Clock(); h+m > 0 { // a whole day needs no word
+			p.Text = c.say("to %s", b.until.In(c.zone).Format("15:04"))
 		}
 	}
 	return p
@@ -299,7 +301,7 @@ func (b stretch) part(first, last, before, after bool, zone *time.Location) CalB
 // agenda is the list, in order of time.
 func (v view) agenda(c calSpan, all []happening) (out []AgendaRow) {
 	for _, h := range all {
-		row := AgendaRow{Time: Time{v.iso(h.at), h.at.In(c.zone).Format("Mon 2 Jan 15:04")}, UTC: h.at.UTC().Format("15:04Z"), In: v.in(h.at), Title: h.title, Href: h.href, Service: h.service,
+		row := AgendaRow{Time: Time{v.iso(h.at), v.written(h.at.In(c.zone), "Mon 2 Jan 15:04")}, UTC: h.at.UTC().Format("15:04Z"), In: v.in(h.at), Title: h.title, Href: h.href, Service: h.service,
 			State: h.chip, Why: h.why}
 		if row.State.Class != "chaos" && !strings.HasPrefix(row.State.Class, "fg-") {
 			row.State.Class = "fg-" + row.State.Class

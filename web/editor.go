@@ -81,7 +81,7 @@ func (s *Server) editor(w http.ResponseWriter, r *http.Request) {
 		case err != nil:
 			trouble = s.read(v, "Scenario "+from, err)
 		default:
-			trouble = "There is no scenario " + from + "; this is a small one to start from."
+			trouble = v.say("There is no scenario %s; this is a small one to start from.", from)
 		}
 	}
 	if text == "" {
@@ -110,7 +110,7 @@ func (s *Server) checkExperiment(w http.ResponseWriter, r *http.Request) {
 	}
 	v := s.look(r)
 	if r.PostFormValue("do") == "dry" {
-		o.Dry = "Dry run at " + v.clock(v.now).Text + ": nothing was started."
+		o.Dry = v.say("Dry run at %s: nothing was started.", v.clock(v.now).Text)
 	}
 	s.showEditor(w, r, v, http.StatusOK, d, o)
 }
@@ -122,12 +122,12 @@ func (s *Server) startExperiment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.cfg.MayLift(r) {
-		o.Refusal = "This takes an operator; whoever is logged in may look."
+		o.Refusal = phrase("This takes an operator; whoever is logged in may look.")
 		s.showEditor(w, r, s.look(r), http.StatusForbidden, d, o)
 		return
 	}
 	if len(d.Told) > 0 {
-		o.Refusal = "Form and text were both changed. Look at what counts now, then start."
+		o.Refusal = phrase("Form and text were both changed. Look at what counts now, then start.")
 		s.showEditor(w, r, s.look(r), http.StatusConflict, d, o)
 		return
 	}
@@ -135,7 +135,7 @@ func (s *Server) startExperiment(w http.ResponseWriter, r *http.Request) {
 	if wrong != "" {
 		o.Refusal = sentence(wrong)
 		if problems, _ := problemsOf(d.Text); len(problems) > 0 {
-			o.Refusal = "The document has mistakes; they stand at their lines."
+			o.Refusal = phrase("The document has mistakes; they stand at their lines.")
 		}
 		s.showEditor(w, r, s.look(r), status, d, o)
 		return
@@ -146,10 +146,11 @@ func (s *Server) startExperiment(w http.ResponseWriter, r *http.Request) {
 func (s *Server) draft(w http.ResponseWriter, r *http.Request) (draft, editorView, bool) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxEdit)
 	if err := r.ParseForm(); err != nil {
-		s.trouble(w, s.look(r), http.StatusRequestEntityTooLarge, "Not read", "The form cannot be read: "+err.Error()+". Go back: the browser still has what was typed.")
+		v := s.look(r)
+		s.trouble(w, v, http.StatusRequestEntityTooLarge, "Not read", v.say("The form cannot be read: %s. Go back: the browser still has what was typed.", err.Error()))
 		return draft{}, editorView{}, false
 	}
-	return postedDraft(r.PostForm), editorView{From: r.PostForm.Get("from")}, true
+	return s.lang(r).postedDraft(r.PostForm), editorView{From: r.PostForm.Get("from")}, true
 }
 
 // problemsOf are the mistakes and doubts of the real parser.
@@ -185,7 +186,7 @@ func (s *Server) showEditor(w http.ResponseWriter, r *http.Request, v view, stat
 	o.Parts = partsOf(d, mistakes)
 	o.Lines = min(max(strings.Count(d.Text, "\n")+2, 20), 60)
 	if d.Broken {
-		o.Told = append(o.Told, "The text cannot be read, so the form stands as it was. What was changed in it is written into the text once that can be read.")
+		o.Told = append(o.Told, v.say("The text cannot be read, so the form stands as it was. What was changed in it is written into the text once that can be read."))
 	}
 	if o.Refusal != "" && status == http.StatusOK {
 		status = http.StatusUnprocessableEntity

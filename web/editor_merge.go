@@ -32,7 +32,7 @@ func draftOf(text string) draft {
 // postedDraft is a draft as it comes back: what was changed in the form is written into
 // the text, what was changed in the text shows in the form. Where both were changed,
 // the text counts and it is told.
-func postedDraft(form url.Values) draft {
+func (l lang) postedDraft(form url.Values) draft {
 	lf := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 	text, base := lf(form.Get("yaml")), lf(form.Get("base"))
 	sent := map[string]string{}
@@ -49,7 +49,7 @@ func postedDraft(form url.Values) draft {
 	if b, ok := readTree(base); ok {
 		was = formOf(b)
 	}
-	m := formMerge{tree: t, now: formOf(t), was: was, sent: sent, dirty: map[string]bool{}}
+	m := formMerge{lang: l, tree: t, now: formOf(t), was: was, sent: sent, dirty: map[string]bool{}}
 	m.simple()
 	for _, k := range rowKinds() {
 		m.rows(k)
@@ -80,6 +80,7 @@ type formMerge struct {
 	now, was, sent map[string]string
 	dirty          map[string]bool
 	told           []string
+	lang
 }
 
 func sameWord(a, b string) bool { return strings.TrimSpace(a) == strings.TrimSpace(b) }
@@ -91,7 +92,7 @@ func (m *formMerge) simple() {
 			continue
 		}
 		if !sameWord(m.now[f.name], m.was[f.name]) {
-			m.told = append(m.told, f.label+": the text counts; the form said “"+word+"”")
+			m.told = append(m.told, m.say("%s: the text counts; the form said “%s”", m.word(f.label), word))
 			continue
 		}
 		yamlPut(m.tree, f.path, f.value(word))
@@ -138,7 +139,7 @@ func (m *formMerge) rows(k rowKind) {
 		}
 		touched := gone || !sameRow(sent, was)
 		if touched && (moved || !sameRow(now, was)) && !sameRow(sent, now) {
-			m.told = append(m.told, "Row "+strconv.Itoa(i+1)+" of "+k.name+": the text counts; the form said “"+rowWords(k, sent)+"”")
+			m.told = append(m.told, m.say("Row %s of %s: the text counts; the form said “%s”", strconv.Itoa(i+1), k.name, rowWords(k, sent)))
 			touched = false
 		}
 		switch {

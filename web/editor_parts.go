@@ -53,19 +53,19 @@ func partsOf(d draft, mistakes conf.Mistakes) []EditPart {
 		return p
 	}
 	expects := map[string][]string{"what": expectKinds(), "op": expectOps()}
-	heads := []string{"Name", "What", "Of", "Must", "Limit", "Within", "Requests"}
+	heads := []string{phrase("Name"), phrase("What"), phrase("Of"), phrase("Must"), phrase("Limit"), phrase("Within"), phrase("Requests")}
 	return []EditPart{
-		part("Experiment", "", "id", "title", "tags"),
-		part("Target and share", "left empty: all of the service", "target", "sample"),
-		part("Phases", "how long each lasts", "phases"),
-		rows(EditPart{Title: "Faults", Note: "what happens to a try that is hit"}, "fault", "One more fault", []string{"Name", "What", "Amount", "Variant"},
+		part(phrase("Experiment"), "", "id", "title", "tags"),
+		part(phrase("Target and share"), phrase("left empty: all of the service"), "target", "sample"),
+		part(phrase("Phases"), phrase("how long each lasts"), "phases"),
+		rows(EditPart{Title: phrase("Faults"), Note: phrase("what happens to a try that is hit")}, "fault", phrase("One more fault"), []string{phrase("Name"), phrase("What"), phrase("Amount"), phrase("Variant")},
 			map[string][]string{"what": faultKinds(), "how": {"before_upstream", "after_upstream", "dirty", "clean"}}),
-		rows(EditPart{Title: "Expected before", Note: "or nothing is injected"}, "steady", "One more", heads, expects),
-		rows(EditPart{Title: "Expected meanwhile", Note: "whether users are protected"}, "during", "One more", heads, expects),
-		rows(EditPart{Title: "Expected after", Note: "whether all is well again"}, "after", "One more", heads, expects),
-		rows(EditPart{Title: "Ends early when", Note: "a fault without a brake is refused"}, "stop", "One more brake", []string{"What", "Of", "Passes", "Limit", "For"},
+		rows(EditPart{Title: phrase("Expected before"), Note: phrase("or nothing is injected")}, "steady", phrase("One more"), heads, expects),
+		rows(EditPart{Title: phrase("Expected meanwhile"), Note: phrase("whether users are protected")}, "during", phrase("One more"), heads, expects),
+		rows(EditPart{Title: phrase("Expected after"), Note: phrase("whether all is well again")}, "after", phrase("One more"), heads, expects),
+		rows(EditPart{Title: phrase("Ends early when"), Note: phrase("a fault without a brake is refused")}, "stop", phrase("One more brake"), []string{phrase("What"), phrase("Of"), phrase("Passes"), phrase("Limit"), phrase("For")},
 			map[string][]string{"what": stopKinds(), "op": {">", ">=", "<", "<="}}),
-		part("Guards", "beside the brakes", "limits", "accept", "on_fail"),
+		part(phrase("Guards"), phrase("beside the brakes"), "limits", "accept", "on_fail"),
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 		if _, err := injector.ParseText(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got := postedDraft(filledIn(d, nil)); got.Text != text || len(got.Told) > 0 {
+		if got := (lang{}).postedDraft(filledIn(d, nil)); got.Text != text || len(got.Told) > 0 {
 			t.Errorf("%s came back as\n%s\n%q", name, got.Text, got.Told)
 		}
 		// Written anew from its fields, each section says the same.
@@ -108,7 +108,7 @@ func TestFormAndTextInStep(t *testing.T) {
 		{"a route may be named by what it takes", map[string]string{"target.routes": "POST /v1/orders, points-deduct"}, []string{`routes: ["POST /v1/orders", points-deduct]`}, nil, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := postedDraft(filledIn(d, tt.changes))
+			got := (lang{}).postedDraft(filledIn(d, tt.changes))
 			for _, w := range tt.want {
 				if !strings.Contains(got.Text, w) {
 					t.Errorf("%q is not in\n%s", w, got.Text)
@@ -138,21 +138,21 @@ func TestFormAndTextInStep(t *testing.T) {
 func TestNothingTypedIsLost(t *testing.T) {
 	d := draftOf(pointsSlow)
 	broken := strings.Replace(pointsSlow, "percent: \"60%\",", "percent: \"60%,", 1)
-	got := postedDraft(filledIn(d, map[string]string{"yaml": broken, "title": "Changed meanwhile"}))
+	got := (lang{}).postedDraft(filledIn(d, map[string]string{"yaml": broken, "title": "Changed meanwhile"}))
 	if !got.Broken || got.Text != broken || got.Base != pointsSlow || got.Form["title"] != "Changed meanwhile" {
 		t.Fatalf("%+v", got)
 	}
 	mended := filledIn(got, map[string]string{"yaml": pointsSlow})
-	if again := postedDraft(mended); again.Broken || !strings.Contains(again.Text, "title: Changed meanwhile\n") {
+	if again := (lang{}).postedDraft(mended); again.Broken || !strings.Contains(again.Text, "title: Changed meanwhile\n") {
 		t.Errorf("the form's change is lost:\n%s", again.Text)
 	}
 	// A row of YAML that the form has no words for stays.
 	odd := strings.Replace(pointsSlow, "value: 5s}}", "value: 5s}, pulse: {every: 30s, for: 4s}}", 1)
-	if got := postedDraft(filledIn(draftOf(odd), map[string]string{"fault.0.value": "6s"})); !strings.Contains(got.Text, "latency: {dist: fixed, value: 6s}, pulse: {for: 4s, every: 30s}}") {
+	if got := (lang{}).postedDraft(filledIn(draftOf(odd), map[string]string{"fault.0.value": "6s"})); !strings.Contains(got.Text, "latency: {dist: fixed, value: 6s}, pulse: {for: 4s, every: 30s}}") {
 		t.Errorf("the pulse is gone:\n%s", got.Text)
 	}
 	long := strings.Replace(pointsSlow, "latency: {dist: fixed, value: 5s}", `body: {value: "one\ntwo"}`, 1)
-	if got := postedDraft(filledIn(draftOf(long), map[string]string{"fault.0.id": "other"})); !strings.Contains(got.Text, `- {id: other, body: {value: "one\ntwo"}}`) {
+	if got := (lang{}).postedDraft(filledIn(draftOf(long), map[string]string{"fault.0.id": "other"})); !strings.Contains(got.Text, `- {id: other, body: {value: "one\ntwo"}}`) {
 		t.Errorf("the body is another:\n%s", got.Text)
 	}
 }
@@ -230,7 +230,7 @@ func FuzzDraft(f *testing.F) {
 	f.Add("id: x # y\nfaults:\n  - 3\n", "fault.0.id", "y", "accept", "a b")
 	f.Fuzz(func(t *testing.T, text, name, value, name2, value2 string) {
 		text = strings.ReplaceAll(text, "\r", "")
-		got := postedDraft(url.Values{"yaml": {text}, "base": {text}, name: {value}, name2: {value2}})
+		got := (lang{}).postedDraft(url.Values{"yaml": {text}, "base": {text}, name: {value}, name2: {value2}})
 		if name == "yaml" || name2 == "yaml" || name == "base" || name2 == "base" {
 			return
 		}

@@ -37,7 +37,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	page := findView{Query: query}
 	if query == "" {
-		page.Sub = "A part of the name of a service, an objective, a run, an incident or an owner."
+		page.Sub = v.say("A part of the name of a service, an objective, a run, an incident or an owner.")
 		s.show(w, v, http.StatusOK, "find", Page{Title: "Find", Crumbs: []Link{{Name: "Find"}}}, page)
 		return
 	}
@@ -56,7 +56,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 		page.Groups = append(page.Groups, g)
 		page.Sub = "" // something was found
 	}
-	page.Sub = "Nothing has “" + query + "” in its name, id, title or owner."
+	page.Sub = v.say("Nothing has “%s” in its name, id, title or owner.", query)
 	var services, objectives, runs, incidents []FoundRow
 	for _, svc := range v.services {
 		if st := svc.worst(); has(svc.Name, st.Objective.Owner) && s.cfg.Covers(r, svc.Name) {
@@ -66,7 +66,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 		for _, st := range svc.Statuses {
 			if has(st.Objective.ID, st.Objective.Title) && s.cfg.Covers(r, svc.Name) {
 				chip := statusChip(st)
-				objectives = append(objectives, FoundRow{Name: title(st.Objective), Href: sloHref(st), Note: slo.Target(st.Objective.TargetPPB) + " over " + slo.Span(st.Objective.Window), Chip: &chip})
+				objectives = append(objectives, FoundRow{Name: title(st.Objective), Href: sloHref(st), Note: v.say("%s over %s", slo.Target(st.Objective.TargetPPB), v.lasting(st.Objective.Window)), Chip: &chip})
 			}
 		}
 	}
@@ -85,12 +85,12 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	q := url.QueryEscape(query)
-	add("Services", "/?q="+q, services)
-	add("Objectives", "/slos?q="+q, objectives)
-	add("Runs", "/runs", runs)
-	add("Incidents", "/alerts?view=all", incidents)
+	add(v.say("Services"), "/?q="+q, services)
+	add(v.say("Objectives"), "/slos?q="+q, objectives)
+	add(v.say("Runs"), "/runs", runs)
+	add(v.say("Incidents"), "/alerts?view=all", incidents)
 	findings, days := s.foundPractice(r, v, has)
-	add("Findings", "/findings?view=all", findings)
-	add("Game days", "/gamedays", days)
-	s.show(w, v, http.StatusOK, "find", Page{Title: "Find " + query, Crumbs: []Link{{Name: "Find"}}}, page)
+	add(v.say("Findings"), "/findings?view=all", findings)
+	add(v.say("Game days"), "/gamedays", days)
+	s.show(w, v, http.StatusOK, "find", Page{Title: v.say("Find %s", query), Crumbs: []Link{{Name: "Find"}}}, page)
 }

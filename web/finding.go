@@ -41,8 +41,8 @@ type findingView struct {
 // term is how long a risk may be answered for at once.
 type term struct{ Value, Text string }
 
-func terms() []term {
-	return []term{{"30", "30\u202fd"}, {"90", "90\u202fd"}, {"180", "180\u202fd"}, {"365", "a year"}}
+func (l lang) terms() []term {
+	return []term{{"30", l.lasting(30 * 24 * time.Hour)}, {"90", l.lasting(90 * 24 * time.Hour)}, {"180", l.lasting(180 * 24 * time.Hour)}, {"365", l.say("a year")}}
 }
 
 func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
@@ -51,19 +51,19 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
 	f, story, err := s.cfg.Findings.Finding(r.Context(), id)
 	switch {
 	case errors.Is(err, injector.ErrNotFound) || err == nil && !s.cfg.Covers(r, f.Service):
-		s.trouble(w, v, http.StatusNotFound, "No finding "+id, "There is no finding of this key, or your token does not cover its service.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No finding %s", id), "There is no finding of this key, or your token does not cover its service.")
 		return
 	case err != nil:
-		s.trouble(w, v, http.StatusServiceUnavailable, "Finding "+id, s.read(v, "The finding", err)+" Control asks the database again by itself.")
+		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Finding %s", id), v.text(s.read(v, "The finding", err), v.say("Control asks the database again by itself.")))
 		return
 	}
 	if s.exported(w, v, storySheet(story)) {
 		return
 	}
 	o := findingView{ID: f.ID, Title: sentenceCase(f.Title), Service: f.Service, ServiceHref: serviceHref(f.Service), Severity: severityOf(f.Severity), State: findingState(f),
-		Expected: f.Expected, Seen: f.Seen, Document: f.Text, Hash: f.Hash, Config: f.Config, TakeStory: take(r, "story"), Terms: terms()}
-	o.Sub = f.ID + ", " + f.Scenario + "/" + f.Assertion + " of " + f.Service + "."
-	o.Said = map[string]string{"claimed": "It counts as mended as soon as a run of a game day has shown it.", "accepted": "You answer for it until the date below."}[r.URL.Query().Get("said")]
+		Expected: f.Expected, Seen: f.Seen, Document: f.Text, Hash: f.Hash, Config: f.Config, TakeStory: take(r, "story"), Terms: v.terms()}
+	o.Sub = v.say("%s, %s/%s of %s.", f.ID, f.Scenario, f.Assertion, f.Service)
+	o.Said = map[string]string{"claimed": v.say("It counts as mended as soon as a run of a game day has shown it."), "accepted": v.say("You answer for it until the date below.")}[r.URL.Query().Get("said")]
 	if !f.SeenFrom.IsZero() {
 		o.SeenFrom, o.SeenUntil = v.day(f.SeenFrom), v.clock(f.SeenUntil)
 	}
@@ -77,7 +77,7 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
 	if f.State != finding.Verified && s.cfg.MayGrant(r) {
 		o.Accept = findingHref(f.ID) + "/accept"
 		if me := s.cfg.Actor(r); me == f.Owner || me == f.ClaimedBy {
-			o.Accept, o.AcceptNote = "", "You own it or said that it is mended: somebody else has to answer for it."
+			o.Accept, o.AcceptNote = "", v.say("You own it or said that it is mended: somebody else has to answer for it.")
 		}
 	}
 	for i := range story {
@@ -91,16 +91,16 @@ func (v view) findingBanner(f finding.Finding) *Notice {
 	if !f.Overdue(v.now) {
 		return nil
 	}
-	n := &Notice{Class: "warn", Icon: "s-warn", Lead: "Overdue since " + v.date(f.DueAt).Text + ".", Text: "Nobody was told yet."}
+	n := &Notice{Class: "warn", Icon: "s-warn", Lead: v.say("Overdue since %s.", v.date(f.DueAt).Text), Text: v.say("Nobody was told yet.")}
 	if f.State == finding.Accepted {
-		n.Lead = "The risk was answered for until " + v.date(f.RiskUntil).Text + "."
+		n.Lead = v.say("The risk was answered for until %s.", v.date(f.RiskUntil).Text)
 	}
 	if !f.EscalatedAt.IsZero() {
-		n.Text = "Told to " + f.Owner + " " + v.day(f.EscalatedAt).Text + "."
+		n.Text = v.say("Told to %s %s.", f.Owner, v.day(f.EscalatedAt).Text)
 	}
 	if f.Severe() {
 		n.Class, n.Icon = "emergency", "s-emergency"
-		n.Text += " Releases of " + f.Service + " are frozen until somebody says that it is mended, or answers for it."
+		n.Text += v.say(" Releases of %s are frozen until somebody says that it is mended, or answers for it.", f.Service)
 	}
 	return n
 }
@@ -111,26 +111,26 @@ func (v view) oneFindingFacts(f finding.Finding) []Fact {
 		due.Class = "fg-emergency"
 	}
 	if f.State == finding.Verified {
-		due = Fact{Name: "Closed", Value: v.date(f.ClosedAt).Text, Text: "Was due " + v.date(f.DueAt).Text + "."}
+		due = Fact{Name: "Closed", Value: v.date(f.ClosedAt).Text, Text: v.say("Was due %s.", v.date(f.DueAt).Text)}
 	}
-	owner := Fact{Name: "Owner", Value: f.Owner, Text: "Named by the scenario."}
+	owner := Fact{Name: "Owner", Value: f.Owner, Text: v.say("Named by the scenario.")}
 	if f.Owner == "" {
-		owner.Value, owner.Class = "nobody", "fg-emergency"
+		owner.Value, owner.Class = v.say("nobody"), "fg-emergency"
 	}
-	came := Fact{Name: "Found", Value: v.date(f.OpenedAt).Text, Text: "By " + f.Run + ". Never came back."}
+	came := Fact{Name: "Found", Value: v.date(f.OpenedAt).Text, Text: v.say("By %s. Never came back.", f.Run)}
 	if f.Reopened > 0 {
-		came.Text = "By " + f.Run + ". Came back " + plural(f.Reopened, "time", "times") + "."
+		came.Text = v.say("By %s. Came back %s.", f.Run, v.count(f.Reopened, "time", "times"))
 	}
-	claimed := Fact{Name: "Mended", Value: "not yet", Class: "mute", Text: "Nobody has said so."}
+	claimed := Fact{Name: "Mended", Value: v.say("not yet"), Class: "mute", Text: v.say("Nobody has said so.")}
 	switch {
 	case f.State == finding.Verified:
-		claimed.Value, claimed.Class, claimed.Text = "verified", "fg-normal", "It held in "+f.LastRun+"."
+		claimed.Value, claimed.Class, claimed.Text = v.say("verified"), "fg-normal", v.say("It held in %s.", f.LastRun)
 	case f.State == finding.Accepted:
-		claimed.Value, claimed.Text = "risk accepted", "By "+f.RiskBy+", until "+v.date(f.RiskUntil).Text+"."
+		claimed.Value, claimed.Text = v.say("risk accepted"), v.say("By %s, until %s.", f.RiskBy, v.date(f.RiskUntil).Text)
 	case f.ClaimedBy != "":
-		claimed.Value, claimed.Class, claimed.Text = "said to be", "", "By "+f.ClaimedBy+", "+v.day(f.ClaimedAt).Text+"."
+		claimed.Value, claimed.Class, claimed.Text = v.say("said to be"), "", v.say("By %s, %s.", f.ClaimedBy, v.day(f.ClaimedAt).Text)
 		if f.State == finding.Reopened || f.State == finding.Open {
-			claimed.Value, claimed.Class = "not so", "fg-emergency"
+			claimed.Value, claimed.Class = v.say("not so"), "fg-emergency"
 		}
 	}
 	return []Fact{due, owner, came, claimed}
@@ -141,11 +141,11 @@ func (v view) again(s *Server, r *http.Request, f finding.Finding) (string, *Lin
 	looked := &Link{Name: f.LastRun, Href: runHref(f.LastRun)}
 	switch {
 	case f.State == finding.Verified:
-		return "It held under the very scenario that found it, in", looked
+		return v.say("It held under the very scenario that found it, in"), looked
 	case f.State == finding.Verifying:
-		return "A run that looks again was planned; the last that looked was", looked
+		return v.say("A run that looks again was planned; the last that looked was"), looked
 	case f.State != finding.Claimed && !f.Overdue(v.now):
-		return "Once somebody says that it is mended, the next game day of " + f.Service + " runs the scenario that found it, as it was then.", nil
+		return v.say("Once somebody says that it is mended, the next game day of %s runs the scenario that found it, as it was then.", f.Service), nil
 	}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)
 	if text := s.read(v, "The schedules", err); text != "" {
@@ -161,13 +161,13 @@ func (v view) again(s *Server, r *http.Request, f finding.Finding) (string, *Lin
 		}
 	}
 	if link == nil {
-		return "No scheduled game day of " + f.Service + " would look at it again: it stays so until one is held.", nil
+		return v.say("No scheduled game day of %s would look at it again: it stays so until one is held.", f.Service), nil
 	}
-	return "It is looked at again " + v.soon(next) + ", by", link
+	return v.say("It is looked at again %s, by", v.soon(next)), link
 }
 
 func (v view) storyLine(e finding.Event) LogLine {
-	l := LogLine{Time: Time{v.iso(e.At), e.At.In(v.zone).Format("2 Jan 15:04:05")}, Text: strings.ReplaceAll(e.Kind, "_", " ") + ": " + e.Text, Actor: e.Actor}
+	l := LogLine{Time: Time{v.iso(e.At), v.written(e.At.In(v.zone), "2 Jan 15:04:05")}, Text: v.say("%s: %s", v.word(strings.ReplaceAll(e.Kind, "_", " ")), e.Text), Actor: e.Actor}
 	chip := findingState(finding.Finding{State: finding.State(e.Kind)})
 	l.Class, l.Icon = chip.Class, chip.Icon
 	if e.Kind == "overdue" {
@@ -202,13 +202,14 @@ func (s *Server) acceptFinding(w http.ResponseWriter, r *http.Request) {
 	}
 	id := chi.URLParam(r, "key")
 	days := 0
-	for i, t := range terms() {
+	for i, t := range (lang{}).terms() {
 		if t.Value == r.PostFormValue("days") {
 			days = [...]int{30, 90, 180, 365}[i]
 		}
 	}
 	if days == 0 {
-		s.trouble(w, s.look(r), http.StatusUnprocessableEntity, "Not accepted", "For how long: must be 30, 90, 180 or 365 days, got "+r.PostFormValue("days")+".")
+		v := s.look(r)
+		s.trouble(w, v, http.StatusUnprocessableEntity, "Not accepted", v.say("For how long: must be 30, 90, 180 or 365 days, got %s.", r.PostFormValue("days")))
 		return
 	}
 	body := struct {

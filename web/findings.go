@@ -63,7 +63,7 @@ func severityOf(word string) Chip {
 	case "medium":
 		return Chip{"warn", "s-warn", word}
 	}
-	return Chip{"unknown", "e-log", cmp.Or(word, "no severity")}
+	return Chip{"unknown", "e-log", cmp.Or(word, phrase("no severity"))}
 }
 
 func findingState(f finding.Finding) Chip {
@@ -90,7 +90,7 @@ func (v view) findingRow(f finding.Finding) FindingRow {
 	row := FindingRow{Title: sentenceCase(f.Title), Href: findingHref(f.ID), Service: f.Service, ServiceHref: serviceHref(f.Service), Of: f.Scenario + "/" + f.Assertion,
 		Severity: severityOf(f.Severity), State: findingState(f), Owner: f.Owner, Due: v.date(f.DueAt), Opened: v.date(f.OpenedAt), DueIn: v.in(f.DueAt)}
 	if f.State == finding.Accepted {
-		row.Due, row.DueIn = v.date(f.RiskUntil), "answered for until then"
+		row.Due, row.DueIn = v.date(f.RiskUntil), v.say("answered for until then")
 	}
 	if f.State == finding.Verified {
 		row.Due, row.DueIn = v.date(f.ClosedAt), "closed"
@@ -100,17 +100,17 @@ func (v view) findingRow(f finding.Finding) FindingRow {
 		if f.State == finding.Accepted {
 			since = f.RiskUntil
 		}
-		row.Late, row.DueIn = "overdue", "by "+slo.Span(v.now.Sub(since))
+		row.Late, row.DueIn = "overdue", v.say("by %s", v.lasting(v.now.Sub(since)))
 	}
 	if f.LastRun != "" {
 		row.Run = &Link{Name: "found by", Href: runHref(f.LastRun)}
 		if f.LastRun != f.Run {
-			row.Run.Name = "looked at by"
+			row.Run.Name = v.say("looked at by")
 		}
 		row.Run.Count = f.LastRun
 	}
 	if f.Reopened > 0 {
-		row.Reopened = "came back " + plural(f.Reopened, "time", "times")
+		row.Reopened = v.say("came back %s", v.count(f.Reopened, "time", "times"))
 	}
 	return row
 }
@@ -177,10 +177,10 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 		o.Rows = append(o.Rows, v.findingRow(f))
 	}
 	if n := len(shown); n > len(o.Rows) && limit == mostFindings {
-		o.More = Link{Name: "Show all " + slo.Count(int64(n)), Href: with(r, "all", "1")}
+		o.More = Link{Name: v.say("Show all %s", slo.Count(int64(n))), Href: with(r, "all", "1")}
 	}
 	v.findingFilters(&o, names, state)
-	o.Sub = plural(len(shown), "finding", "findings") + ", what is due first on top."
+	o.Sub = v.say("%s, what is due first on top.", v.count(len(shown), "finding", "findings"))
 	s.show(w, v, http.StatusOK, "findings", Page{Title: "Findings", Topics: topicDrills, Crumbs: []Link{{Name: "Findings"}}}, o)
 }
 
@@ -236,10 +236,10 @@ func (v view) findingFacts(all []finding.Finding) []Fact {
 		return f
 	}
 	return []Fact{
-		fact("Open", n["open"], "", plural(n["severe"], "of them is", "of them are")+" high or critical."),
-		fact("Overdue", n["late"], "fg-emergency", "High and critical ones keep releases of their service waiting."),
-		fact("Said to be mended", n["claimed"], "", "The next game day of the service has to show it."),
-		fact("Verified", n["verified"], "", "In the last 90\u202fd, each by a run in which it held."),
+		fact(v.say("Open"), n["open"], "", v.say("%s high or critical.", v.count(n["severe"], "of them is", "of them are"))),
+		fact(v.say("Overdue"), n["late"], "fg-emergency", v.say("High and critical ones keep releases of their service waiting.")),
+		fact(v.say("Said to be mended"), n["claimed"], "", v.say("The next game day of the service has to show it.")),
+		fact(v.say("Verified"), n["verified"], "", v.say("In the last 90\u202fd, each by a run in which it held.")),
 	}
 }
 
@@ -263,7 +263,7 @@ func (v view) burnweeks(all []finding.Standing) *Chart {
 	a := axis{from: all[0].At, to: all[len(all)-1].At}
 	var ticks []float64
 	a.min, a.max, ticks = nice(0, top)
-	c := &Chart{ID: "weeks", Height: "h160", Columns: []string{"Open", "High or critical", "Opened", "Closed"}, X: v.times(a), Label: "Open findings at the end of each week"}
+	c := &Chart{ID: "weeks", Height: "h160", Columns: []string{v.say("Open"), v.say("High or critical"), v.say("Opened"), v.say("Closed")}, X: v.times(a), Label: v.say("Open findings at the end of each week")}
 	for _, t := range ticks {
 		if t == math.Trunc(t) {
 			c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: strconv.Itoa(int(t))})
@@ -281,12 +281,12 @@ func (v view) burnweeks(all []finding.Standing) *Chart {
 		bar("f-c4", s.Severe, s.Open)
 		opened, closed = opened+s.Opened, closed+s.Closed
 		count := func(n int) Cell { return Cell{"", slo.Count(int64(n)), n == 0} }
-		c.Rows = append(c.Rows, Row{Time: Time{v.iso(s.At), s.At.In(v.zone).Format("2 Jan 2006")}, Cells: []Cell{count(s.Open), count(s.Severe), count(s.Opened), count(s.Closed)}})
+		c.Rows = append(c.Rows, Row{Time: Time{v.iso(s.At), v.written(s.At.In(v.zone), "2 Jan 2006")}, Cells: []Cell{count(s.Open), count(s.Severe), count(s.Opened), count(s.Closed)}})
 	}
 	slices.Reverse(c.Rows)
-	c.Legend = []Key{{Class: "f-c4", Text: "open"}, {Class: "f-emergency", Text: "of them high or critical"}}
+	c.Legend = []Key{{Class: "f-c4", Text: "open"}, {Class: "f-emergency", Text: v.say("of them high or critical")}}
 	last := all[len(all)-1]
-	c.Summary = plural(last.Open, "is open", "are open") + " now; in 26 weeks " + plural(opened, "was opened or came back", "were opened or came back") + ", " + plural(closed, "was shown to be gone.", "were shown to be gone.")
+	c.Summary = v.say("%s now; in 26 weeks %s, %s", v.count(last.Open, "is open", "are open"), v.count(opened, "was opened or came back", "were opened or came back"), v.count(closed, "was shown to be gone.", "were shown to be gone."))
 	return c
 }
 

@@ -85,7 +85,7 @@ func (s *Server) abortDay(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) noteDay(w http.ResponseWriter, r *http.Request) {
 	small(w, r)
-	if !s.helper(w, r, "Not written down") {
+	if !s.helper(w, r, phrase("Not written down")) {
 		return
 	}
 	id := chi.URLParam(r, "id")

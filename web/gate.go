@@ -99,7 +99,7 @@ func (s *Server) verdicts(v view, o *gateView) []sheet {
 	all := r.URL.Query().Get("all") == "1" || len(v.services) <= 30
 	for i, svc := range v.services {
 		st := svc.worst()
-		row := VerdictRow{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Bar: budgetBar(st, "thin"), Left: slo.Percent(st.Budget.RemainingPPM)}
+		row := VerdictRow{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Bar: v.budgetBar(st, "thin"), Left: slo.Percent(st.Budget.RemainingPPM)}
 		if st.Budget.NoData {
 			row.Left, row.Mute = "no data", true
 		}

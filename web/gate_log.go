@@ -67,14 +67,14 @@ func (s *Server) gateLog(v view, o *gateView) []sheet {
 		row := LoggedRow{At: v.short(d.At), Service: a.Service, Href: serviceHref(a.Service), Env: a.Env, Mark: verdictMark(a.Decision), Kind: spaced(string(a.Kind)), Ref: a.Ref, By: d.By,
 			ReasonID: a.ReasonCode, ID: a.DecisionID, API: "/api/v1/gate/decisions/" + url.PathEscape(a.DecisionID)}
 		if a.Would != "" {
-			row.Would = "would be " + string(a.Would)
+			row.Would = v.say("would be %s", v.word(string(a.Would)))
 		}
 		if len(a.Reasons) > 0 {
 			row.Why = strings.Join(a.Reasons, " ")
 		}
 		part.Rows = append(part.Rows, row)
 	}
-	part.Sub = plural(len(part.Rows), "decision", "decisions") + ", newest first"
+	part.Sub = v.say("%s, newest first", v.count(len(part.Rows), "decision", "decisions"))
 	if len(list) == search.Limit {
 		part.Older = with(v.r, "before", list[len(list)-1].At.UTC().Format(time.RFC3339Nano))
 	}
@@ -132,18 +132,18 @@ func (s *Server) breakGlass(v view, o *gateView) []sheet {
 			part.Rows = append(part.Rows, s.overrideRow(v, x, state))
 		}
 	}
-	part.Sub = plural(pending, "waits for somebody to grant it", "wait for somebody to grant them") + "; " + plural(granted, "lets something out now", "let something out now")
+	part.Sub = v.clauses(v.count(pending, "waits for somebody to grant it", "wait for somebody to grant them"), v.count(granted, "lets something out now", "let something out now"))
 	return []sheet{out}
 }
 
 func (s *Server) overrideRow(v view, x freeze.Override, state string) OverrideRow {
 	row := OverrideRow{ID: x.ID, Service: x.Service, Href: serviceHref(x.Service), Env: x.Env, Ref: x.Ref, Asked: v.short(x.AskedAt), AskedBy: x.AskedBy, GrantedBy: x.GrantedBy, Expires: v.short(x.ExpiresAt),
-		Used: slo.Count(x.Used) + " of " + slo.Count(x.MaxUses), Ticket: x.Ticket, Reason: x.Reason}
+		Used: v.say("%s of %s", slo.Count(x.Used), slo.Count(x.MaxUses)), Ticket: x.Ticket, Reason: x.Reason}
 	if x.Env == "" {
 		row.Env = "everywhere"
 	}
 	if b := x.AskedOn; b != nil && b.Base > 0 {
-		row.Budget = slo.Count(b.Bad) + " failures of " + slo.Count(b.Allowed) + " allowed when it was asked for"
+		row.Budget = v.say("%s failures of %s allowed when it was asked for", slo.Count(b.Bad), slo.Count(b.Allowed))
 	}
 	path := "/gate/overrides/" + url.PathEscape(x.Service) + "/" + url.PathEscape(x.ID)
 	switch state {
@@ -153,7 +153,7 @@ func (s *Server) overrideRow(v view, x freeze.Override, state string) OverrideRo
 		row.State = Chip{"fg-unknown", "s-unknown", "pending"}
 		if s.cfg.MayGrant(v.r) {
 			if x.AskedBy == s.cfg.Actor(v.r) {
-				row.Own = "somebody else must grant it"
+				row.Own = v.say("somebody else must grant it")
 			} else {
 				row.Grant = path + "/grant"
 			}
@@ -161,7 +161,7 @@ func (s *Server) overrideRow(v view, x freeze.Override, state string) OverrideRo
 	default:
 		row.State = Chip{"fg-normal", "s-nodata", state}
 		if x.RevokedBy != "" {
-			row.State.Text += " by " + x.RevokedBy
+			row.State.Text = v.say("%s by %s", v.word(row.State.Text), x.RevokedBy)
 		}
 	}
 	if x.RevokedAt == nil && v.now.Before(x.ExpiresAt) {
@@ -179,12 +179,12 @@ func (s *Server) askOverride(w http.ResponseWriter, r *http.Request) {
 	wrong := func(status int, why string) { s.trouble(w, s.look(r), status, "Not asked for", why) }
 	minutes, err := strconv.Atoi(strings.TrimSpace(r.PostFormValue("minutes")))
 	if err != nil || minutes < 1 || minutes > int(freeze.MaxLife/time.Minute) {
-		wrong(http.StatusUnprocessableEntity, "For how long: must be 1 minute to 24 hours.")
+		wrong(http.StatusUnprocessableEntity, phrase("For how long: must be 1 minute to 24 hours."))
 		return
 	}
 	uses, err := strconv.ParseInt(strings.TrimSpace(r.PostFormValue("uses")), 10, 64)
 	if err != nil {
-		wrong(http.StatusUnprocessableEntity, "How often: must be a number.")
+		wrong(http.StatusUnprocessableEntity, phrase("How often: must be a number."))
 		return
 	}
 	service := r.PostFormValue("service")
@@ -204,12 +204,12 @@ func (s *Server) grantOverride(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, s.look(r), http.StatusForbidden, "Not granted", "This takes an approver, who is not the one who asked.")
 		return
 	}
-	s.override(w, r, s.cfg.Releases.Grant, "Not granted", "granted")
+	s.override(w, r, s.cfg.Releases.Grant, phrase("Not granted"), "granted")
 }
 
 // revokeOverride takes no more than a login: to close a gate is the safe side.
 func (s *Server) revokeOverride(w http.ResponseWriter, r *http.Request) {
-	s.override(w, r, s.cfg.Releases.Revoke, "Not revoked", "revoked")
+	s.override(w, r, s.cfg.Releases.Revoke, phrase("Not revoked"), "revoked")
 }
 
 func (s *Server) override(w http.ResponseWriter, r *http.Request, call http.HandlerFunc, title, said string) {

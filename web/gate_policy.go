@@ -67,7 +67,7 @@ func (s *Server) tryPolicy(v view, o *gateView) {
 	}
 	part.Asked, part.Text = true, text
 	if len(text) > mostPolicy {
-		part.Trouble = "The document must be at most 8 KiB."
+		part.Trouble = v.say("The document must be at most 8 KiB.")
 		return
 	}
 	var log conf.Log
@@ -75,7 +75,7 @@ func (s *Server) tryPolicy(v view, o *gateView) {
 	for _, m := range log.Errors() {
 		where := m.Path
 		if m.Line > 0 {
-			where = "line " + slo.Count(int64(m.Line)) + ", " + m.Path
+			where = v.say("line %s, %s", slo.Count(int64(m.Line)), m.Path)
 		}
 		part.Mistakes = append(part.Mistakes, PolicyMistake{strings.TrimSuffix(where, ", "), m.Text, m.HintText})
 	}
@@ -83,7 +83,7 @@ func (s *Server) tryPolicy(v view, o *gateView) {
 	case len(part.Mistakes) > 0:
 		return
 	case len(found) != 1:
-		part.Trouble = "The document must be one FreezePolicy."
+		part.Trouble = v.say("The document must be one FreezePolicy.")
 		return
 	}
 	s.replayPolicy(v, part, inForce, found[0])
@@ -131,26 +131,26 @@ func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy,
 				return
 			}
 			trials = append(trials, freeze.Trial{Objective: st.Objective.ID, Service: svc.Name, Env: st.Env, Is: is, Then: other})
-			part.Rows = append(part.Rows, trialRow(st, is, other))
+			part.Rows = append(part.Rows, v.trialRow(st, is, other))
 		}
 	}
-	part.Note = trialNote(trials, silent, unable, left, closer)
+	part.Note = v.trialNote(trials, silent, unable, left, closer)
 	if len(rivals) > 0 {
-		part.Note += " As closely rules now: " + strings.Join(rivals, ", ") + "; both cannot be in force."
+		part.Note += v.say(" As closely rules now: %s; both cannot be in force.", strings.Join(rivals, ", "))
 	}
 	if len(trials) == 0 {
-		part.Trouble = "There is nothing to replay: no objective with data is ruled by this policy. " + part.Note
+		part.Trouble = v.text(v.say("There is nothing to replay: no objective with data is ruled by this policy."), part.Note)
 		part.Note = ""
 		return
 	}
 	n, m, was, would := freeze.Sum(trials)
 	times := func(n int, frozen time.Duration) string {
 		if n == 0 {
-			return "no freeze"
+			return v.say("no freeze")
 		}
-		return plural(n, "freeze", "freezes") + ", " + slo.Span(frozen)
+		return v.say("%s, %s", v.count(n, "freeze", "freezes"), v.lasting(frozen))
 	}
-	part.Answer = "Last " + slo.Span(trialBack) + " this policy = " + times(m, would) + "; the one in force = " + times(n, was) + "."
+	part.Answer = v.say("Last %s this policy = %s; the one in force = %s.", v.lasting(trialBack), times(m, would), times(n, was))
 }
 
 func (s *Server) replayUnder(v view, st slo.Status, p freeze.Policy, from time.Time) (slo.Backtest, error) {
@@ -161,11 +161,11 @@ func (s *Server) replayUnder(v view, st slo.Status, p freeze.Policy, from time.T
 	return b, err
 }
 
-func trialRow(st slo.Status, is, then slo.Backtest) TrialRow {
+func (l lang) trialRow(st slo.Status, is, then slo.Backtest) TrialRow {
 	worst := func(b slo.Backtest) Chip {
-		for _, l := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal} {
-			if b.Levels[l] > 0 {
-				return levelChip(l, false)
+		for _, level := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal} {
+			if b.Levels[level] > 0 {
+				return levelChip(level, false)
 			}
 		}
 		return levelChip(slo.Unknown, false)
@@ -174,29 +174,31 @@ func trialRow(st slo.Status, is, then slo.Backtest) TrialRow {
 		if b.Levels[slo.Frozen] == 0 {
 			return "–"
 		}
-		return slo.Span(b.Levels[slo.Frozen])
+		return l.lasting(b.Levels[slo.Frozen])
 	}
 	return TrialRow{Name: st.Objective.ID, Href: sloHref(st), Service: st.Objective.Service, Env: st.Env, IsFreezes: slo.Count(int64(is.Freezes)), ThenFreezes: slo.Count(int64(then.Freezes)),
 		IsFrozen: frozen(is), ThenFrozen: frozen(then), IsWorst: worst(is), ThenWorst: worst(then)}
 }
 
 // trialNote says what the answer leaves out.
-func trialNote(trials []freeze.Trial, silent, unable, left, closer int) string {
+func (l lang) trialNote(trials []freeze.Trial, silent, unable, left, closer int) string {
 	var parts []string
 	if len(trials) > 0 {
 		t := trials[0].Then
-		parts = append(parts, "Replayed by budgets alone, each "+slo.Span(t.Step)+": freezes by hand, missing data and overrides are not in it.")
+		parts = append(parts, l.say("Replayed by budgets alone, each %s: freezes by hand, missing data and overrides are not in it.", l.lasting(t.Step)))
 	}
 	for _, x := range []struct {
-		n         int
-		one, many string
+		n    int
+		text string
 	}{
-		{silent, "objective has no data", "objectives have no data"}, {unable, "objective cannot be replayed", "objectives cannot be replayed"},
-		{left, "more objective was not replayed", "more objectives were not replayed"}, {closer, "objective is ruled more closely by another policy", "objectives are ruled more closely by other policies"},
+		{silent, l.count(silent, "objective has no data", "objectives have no data")},
+		{unable, l.count(unable, "objective cannot be replayed", "objectives cannot be replayed")},
+		{left, l.count(left, "more objective was not replayed", "more objectives were not replayed")},
+		{closer, l.count(closer, "objective is ruled more closely by another policy", "objectives are ruled more closely by other policies")},
 	} {
 		if x.n > 0 {
-			parts = append(parts, sentenceCase(plural(x.n, x.one, x.many))+".")
+			parts = append(parts, l.say("%s.", sentenceCase(x.text)))
 		}
 	}
-	return strings.Join(parts, " ")
+	return l.text(parts...)
 }

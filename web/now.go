@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"breakwater/slo"
 	"breakwater/slo/alert"
@@ -296,6 +297,9 @@ func sentence(text string) string {
 	if text == "" {
 		return ""
 	}
+	if !latin(text) {
+		return strings.TrimSuffix(text, "。") + "。"
+	}
 	return strings.ToUpper(text[:1]) + strings.TrimSuffix(text[1:], ".") + "."
 }
 
@@ -329,7 +333,7 @@ func actRow(p now.Protection, chip Chip) ActRow {
 }
 
 func sentenceCase(s string) string {
-	if s == "" {
+	if s == "" || s[0] >= utf8.RuneSelf {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]

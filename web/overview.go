@@ -128,7 +128,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 
 func (v view) card(svc service) Card {
 	st := svc.worst()
-	c := Card{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Spark: spark(st), Bar: budgetBar(st, "thin"), Owner: st.Objective.Owner}
+	c := Card{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Spark: spark(st), Bar: v.budgetBar(st, "thin"), Owner: st.Objective.Owner}
 	c.Left, c.LeftSmall, c.LeftMute = left(st)
 	c.Success = slo.Share(st.Budget.Tally.Good, st.Budget.Valid)
 	if b, ok := burn(st, time.Hour); ok {

@@ -80,7 +80,7 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	o := st.Objective
-	page := serviceView{Name: name, Chip: statusChip(st), Bar: budgetBar(st, "tall"), Explain: st.Explain(), Document: o.Text,
+	page := serviceView{Name: name, Chip: statusChip(st), Bar: v.budgetBar(st, "tall"), Explain: st.Explain(), Document: o.Text,
 		API: "GET /api/v1/slos/" + o.ID + "/budget", CLI: "breakwater slo show " + o.ID}
 	page.Sub = slo.Target(o.TargetPPB) + " of requests good over " + slo.Span(o.Window) + ", rolling."
 	if o.Owner != "" {

@@ -45,8 +45,8 @@ func verdictMark(decision gate.Verdict) Chip {
 // runChip is the state of a run while it moves, and its verdict once it is over.
 func runChip(r injector.Run) Chip {
 	words := map[injector.State]string{
-		injector.PendingApproval: "waits for approval",
-		injector.EngineError:     "engine error",
+		injector.PendingApproval: phrase("waits for approval"),
+		injector.EngineError:     phrase("engine error"),
 	}
 	word := words[r.State]
 	if word == "" {
@@ -101,15 +101,15 @@ type Bar struct {
 
 // budgetBar shows what is left; a spent budget fills the whole bar with stripes,
 // since an empty bar would look like nothing to see.
-func budgetBar(st slo.Status, size string) Bar {
+func (l lang) budgetBar(st slo.Status, size string) Bar {
 	b := Bar{Size: size, Ticks: true}
 	switch left := st.Budget.RemainingPPM; {
 	case st.Budget.NoData:
-		b.Class, b.Width, b.Label = "f-hatch", "100", "no data"
+		b.Class, b.Width, b.Label = "f-hatch", "100", l.say("no data")
 	case left < 0:
-		b.Class, b.Width, b.Label = "f-spent", "100", "budget overspent: "+slo.Percent(left)+" left"
+		b.Class, b.Width, b.Label = "f-spent", "100", l.say("budget overspent: %s left", slo.Percent(left))
 	default:
-		b.Class, b.Width, b.Label = "f-"+statusChip(st).Class, pos(float64(left)/10_000), slo.Percent(left)+" left"
+		b.Class, b.Width, b.Label = "f-"+statusChip(st).Class, pos(float64(left)/10_000), l.say("%s left", slo.Percent(left))
 	}
 	return b
 }

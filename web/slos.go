@@ -70,7 +70,7 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		row := SLORow{Name: title(o), Href: sloHref(st), Service: o.Service, ServiceHref: serviceHref(o.Service), Env: st.Env, Target: slo.Target(o.TargetPPB), Window: slo.Span(o.Window),
-			Chip: statusChip(st), Bar: budgetBar(st, "thin"), Burn: "no data", BurnClass: "mute", Empty: "–"}
+			Chip: statusChip(st), Bar: v.budgetBar(st, "thin"), Burn: "no data", BurnClass: "mute", Empty: "–"}
 		row.Left, row.LeftSmall, row.Mute = left(st)
 		hour, ok := burn(st, time.Hour)
 		if ok && !hour.NoData {
@@ -171,7 +171,7 @@ func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := st.Objective
-	page := sloView{Name: title(o), Service: o.Service, ServiceHref: serviceHref(o.Service), Chip: statusChip(st), Bar: budgetBar(st, "tall"), Explain: st.Explain(), Document: o.Text,
+	page := sloView{Name: title(o), Service: o.Service, ServiceHref: serviceHref(o.Service), Chip: statusChip(st), Bar: v.budgetBar(st, "tall"), Explain: st.Explain(), Document: o.Text,
 		API: "GET /api/v1/slos/" + o.ID + "/budget", CLI: "breakwater slo show " + o.ID, Take: map[string]Take{}}
 	for _, t := range []string{"burndown", "burn_rates", "who_spent_it", "overlays"} {
 		page.Take[t] = take(r, t)
@@ -191,7 +191,7 @@ func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 	for _, g := range st.Groups {
 		group := st
 		group.Budget = g.Budget
-		row := GroupRow{Name: g.Name, Bar: budgetBar(group, "thin"), Bad: slo.Count(g.Budget.Tally.Bad), Valid: slo.Count(g.Budget.Valid)}
+		row := GroupRow{Name: g.Name, Bar: v.budgetBar(group, "thin"), Bad: slo.Count(g.Budget.Tally.Bad), Valid: slo.Count(g.Budget.Valid)}
 		row.Left, _, _ = left(group)
 		page.Groups = append(page.Groups, row)
 	}
