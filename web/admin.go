@@ -21,6 +21,8 @@ type Accounts struct {
 	Chain  *auth.Chain
 	// System is the machinery: configurations, deliveries, the database, gateways.
 	System System
+	// Documents are the revisions of what control reads; nil: it reads none.
+	Documents Documents
 	// Forget makes a revocation hold with the next request; nil: within two seconds.
 	Forget func()
 }
@@ -67,6 +69,8 @@ func (s *Server) Admin(a Accounts) http.Handler {
 	r.Post("/tokens/{name}/revoke", d.revokeToken)
 	r.Get("/audit", d.audit)
 	r.Get("/config", d.configs)
+	r.Get("/config/{number}", d.rollback)
+	r.Post("/config/{number}", d.rollBack)
 	r.Get("/deliveries", d.deliveries)
 	r.Get("/database", d.database)
 	r.Get("/doctor", d.doctor)

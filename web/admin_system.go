@@ -51,6 +51,7 @@ const deliveredFor = 24 * time.Hour
 
 type adminConfig struct {
 	adminFrame
+	Documents []documentRow
 	Revisions []revisionRow
 	Refused   []refusedRow
 	Was, Now  []Offer
@@ -76,7 +77,7 @@ type refusedRow struct {
 // between two of them.
 func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 	v, q := d.look(r), r.URL.Query()
-	p := adminConfig{Take: map[string]Take{"revisions": take(r, "revisions"), "changes": take(r, "changes")}}
+	p := adminConfig{Take: map[string]Take{"documents": take(r, "documents"), "revisions": take(r, "revisions"), "changes": take(r, "changes")}}
 	p.Tabs = adminTabs("Configuration")
 	status := http.StatusOK
 	reports, err := d.cfg.Configs.Configs(r.Context(), v.now.Add(-request.Kept), 2000)
@@ -88,7 +89,12 @@ func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 	if was == "" && now == "" && len(all) > 1 {
 		now, was = all[0].Name, all[1].Name
 	}
-	sheets := []sheet{revisionSheet(all), {name: "changes", columns: []string{"path", "was", "now"}}}
+	docs, docSheet, text := d.documents(v, all)
+	if text != "" {
+		p.Trouble, status = strings.TrimSpace(p.Trouble+" "+text), http.StatusServiceUnavailable
+	}
+	p.Documents, p.Said = docs, d.rolledSaid(v)
+	sheets := []sheet{revisionSheet(all), docSheet, {name: "changes", columns: []string{"path", "was", "now"}}}
 	if was != "" && now != "" && err == nil {
 		changes, trouble := d.diff(r.Context(), v, was, now)
 		p.Diff, p.DiffOf, p.Same = changes, was+" to "+now, trouble == "" && len(changes) == 0

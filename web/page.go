@@ -103,7 +103,7 @@ func parseSet(a *assets, l lang) (map[string]*template.Template, error) {
 		}
 	}
 	set := map[string]*template.Template{}
-	for _, name := range append(slices.Concat(morePages(), practicePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit", "admin-config", "admin-deliveries", "admin-database", "admin-doctor") {
+	for _, name := range append(slices.Concat(morePages(), practicePages(), drillPages(), logPages()), "overview", "service", "gamedays", "runs", "run", "gate", "menu", "trouble", "signin", "signin-password", "admin", "admin-tokens", "admin-audit", "admin-config", "admin-rollback", "admin-deliveries", "admin-database", "admin-doctor") {
 		t, err := base.Clone()
 		if err == nil {
 			err = parseInto(t, l, name)

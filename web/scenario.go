@@ -66,7 +66,8 @@ type scenarioView struct {
 	Runs                  []RunRow
 	RunsTrouble           string
 	Document, File        string
-	Refusal               string
+	Refusal, Said         string
+	Plan                  *PlanForm // nil: who looks may not plan
 	Take                  Take
 }
 
@@ -76,6 +77,11 @@ func (s *Server) scenario(w http.ResponseWriter, r *http.Request) {
 
 // scenarioPage shows one scenario; refusal says why a run was not started.
 func (s *Server) scenarioPage(w http.ResponseWriter, r *http.Request, status int, refusal string) {
+	s.scenarioWith(w, r, status, refusal, nil)
+}
+
+// scenarioWith shows it with the form of a weekly plan as it was sent.
+func (s *Server) scenarioWith(w http.ResponseWriter, r *http.Request, status int, refusal string, plan *PlanForm) {
 	v, id := s.look(r), chi.URLParam(r, "name")
 	d, docs, err := s.findDrill(r, id)
 	if err != nil {
@@ -118,6 +124,12 @@ func (s *Server) scenarioPage(w http.ResponseWriter, r *http.Request, status int
 		return
 	}
 	o.Take, o.Edit = take(r, "runs"), "/experiments/new?from="+strings.ReplaceAll(scenarioHref(id), "/scenarios/", "")
+	if o.Plan = plan; plan == nil {
+		o.Plan = s.planForm(r, id)
+	}
+	if r.URL.Query().Get("said") == "planned" && len(o.Plans) > 0 {
+		o.Said = v.say("It is planned each week. Its next runs stand beside it.")
+	}
 	if d.Wrong == "" {
 		o.Preview = s.preview(r, v, *d)
 		if s.cfg.MayLift(r) {

@@ -343,6 +343,8 @@ func (s *Server) drillRoutes(r chi.Router) {
 	r.Get("/scenarios/{name}", s.scenario)
 	r.Get("/scenarios/{name}/run", s.scenario)
 	r.Post("/scenarios/{name}/run", s.runScenario)
+	r.Get("/scenarios/{name}/plan", s.scenario)
+	r.Post("/scenarios/{name}/plan", s.planScenario)
 	r.Get("/experiments/new", s.editor)
 	for path, take := range map[string]http.HandlerFunc{"check": s.checkExperiment, "start": s.startExperiment} {
 		r.Get("/experiments/"+path, s.editor)

@@ -122,19 +122,7 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 	})
 	x := s.slotOf(r)
 	d.Zone, d.Cron = x.zone, x.cron()
-	for i, name := range weekdays[:7] {
-		day := itoa(int64(i))
-		d.Days = append(d.Days, Choice{day, name, day == x.day})
-	}
-	for h := 6; h < 22; h++ {
-		for _, m := range []string{"00", "30"} {
-			at := fmt.Sprintf("%02d:%s", h, m)
-			d.Hours = append(d.Hours, Choice{at, at, at == x.at})
-		}
-	}
-	if !slices.ContainsFunc(d.Hours, func(c Choice) bool { return c.Chosen }) {
-		d.Hours = append(d.Hours, Choice{x.at, x.at, true})
-	}
+	d.Days, d.Hours = weekChoices(x)
 	plan := scenario.Schedule{Cron: d.Cron, Zone: d.Zone}
 	calendar, err := plan.Compile(v.now)
 	if err != nil || d.Cron == "" {
@@ -207,13 +195,19 @@ func (s *Server) writeSetup(w http.ResponseWriter, r *http.Request, service, fil
 	}
 	path, err := s.cfg.Setup.Write(r.Context(), s.cfg.Actor(r), file, text)
 	if err != nil {
-		if all, ok := err.(conf.Mistakes); ok {
-			o.Problems = setupProblems(all)
+		if mistakesListed(err) {
+			o.Problems = setupProblems(err)
 			o.Trouble = "Nothing was written: the documents would have mistakes."
 		} else {
 			o.Trouble = "Nothing was written: " + err.Error() + ". The document stands below: put it there yourself, and restart control."
 		}
 		s.setupPage(w, r, http.StatusUnprocessableEntity, o)
+// mistakesListed reports whether err is a list of mistakes, each at its place.
+func mistakesListed(err error) bool {
+	_, ok := err.(conf.Mistakes)
+	return ok
+}
+
 		return
 	}
 	s.cfg.Log.Info("setup wrote a document", "path", path)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,10 @@ type control struct {
 	system     *pageSystem // what the pages of admins look at
 	ingest     *ingest.Handler
 	metrics    *prometheus.Registry
+	// writing is held while the files of --config are written, kept as a revision or
+	// taken in; imported is the hash of those that were taken in last.
+	writing  sync.Mutex
+	imported string
 	// ready is set once the schema is there and the first tokens are made.
 	ready atomic.Bool
 }
@@ -241,6 +246,7 @@ func (c *control) run(ctx context.Context, l net.Listener) error {
 		work.Go(func() error { return c.runDialects(wctx) })
 		work.Go(func() error { return c.situations.Run(wctx) })
 		work.Go(func() error { return c.keep(wctx) })
+		work.Go(func() error { return documentDesk{c}.follow(wctx) })
 		work.Go(func() error { return c.tidySessions(wctx) })
 		work.Go(func() error { return c.watchHealth(wctx) })
 		return work.Wait()

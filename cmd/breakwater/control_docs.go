@@ -39,6 +39,10 @@ func (c *control) importDocuments(ctx context.Context, now time.Time) error {
 	}); err != nil {
 		return fmt.Errorf("import the documents: %w", err)
 	}
+	if err := (documentDesk{c}).keepImported(ctx, files, now); err != nil {
+		return err
+	}
+	c.imported = conf.Hash(files)
 	c.releases.documents(files, func(msg string, err error) { c.log.Error(msg, "err", err) })
 	var mistakes conf.Log
 	var objectives []slo.Objective

@@ -53,6 +53,7 @@ func (c *control) routes() chi.Router {
 		c.dayRoutes(r)
 		c.healthRoutes(r)
 		c.requestRoutes(r)
+		c.configRoutes(r)
 		r.With(reads).Method(http.MethodGet, "/stream", c.pages.Stream())
 	})
 	c.signinRoutes(r)

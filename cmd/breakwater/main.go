@@ -91,7 +91,7 @@ func newRoot(io streams) *cobra.Command {
 		newServe(io), newGateway(io), newControl(io), newDemo(io),
 		newValidate(io), newExplain(io), newDoctor(io), newGate(io), newNow(io), newFreeze(io), newAlert(io), newSLO(io), newHealth(io), newIngest(io), newLimit(io),
 		newExperiment(io), newGameday(io), newFinding(io), newReadiness(io), newHalt(io),
-		newWebhook(io), newToken(io), newUser(io), newAudit(io), newMigrate(io), newVersion(io),
+		newConfig(io), newWebhook(io), newToken(io), newUser(io), newAudit(io), newMigrate(io), newVersion(io),
 	)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"breakwater/injector"
@@ -23,10 +22,7 @@ import (
 // setupDesk is what the setup of a new installation does: it writes documents where
 // control reads them from, and makes tokens for gateways. Nothing of it is kept
 // elsewhere.
-type setupDesk struct {
-	c  *control
-	mu sync.Mutex // one document at a time
-}
+type setupDesk struct{ c *control }
 
 // Gateways are those that have asked for their plan.
 func (d *setupDesk) Gateways(ctx context.Context) ([]injector.Gateway, error) {
@@ -70,8 +66,8 @@ var documentName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*\.yaml$`)
 
 // Write puts a document beside those that are there, and imports them all.
 func (d *setupDesk) Write(ctx context.Context, actor, name, text string) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.c.writing.Lock() // one document at a time
+	defer d.c.writing.Unlock()
 	place := d.Place()
 	if place.Closed != "" {
 		return "", errors.New(strings.TrimSuffix(place.Closed, "."))

@@ -151,7 +151,7 @@ func (c *control) signinRoutes(r chi.Router) {
 	signed.Method(http.MethodGet, "/password", c.pages.PasswordPage(door))
 	signed.Method(http.MethodPost, "/password", c.pages.Password(door))
 	r.With(c.guard.Require(auth.Admin)).Mount("/admin", c.pages.Admin(web.Accounts{
-		People: c.signin.people, Tokens: c.store, Audit: c.store, Chain: auth.NewChain(c.store), Forget: c.guard.Forget, System: c.system,
+		People: c.signin.people, Tokens: c.store, Audit: c.store, Chain: auth.NewChain(c.store), Forget: c.guard.Forget, System: c.system, Documents: documentDesk{c},
 	}))
 }
 

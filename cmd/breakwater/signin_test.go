@@ -36,6 +36,11 @@ type desk struct {
 
 func newDesk(t *testing.T, dsn string, opt controlOptions) *desk {
 	t.Helper()
+	return deskOf(t, dsn, opt, settings{})
+}
+
+func deskOf(t *testing.T, dsn string, opt controlOptions, set settings) *desk {
+	t.Helper()
 	db, err := pgxpool.New(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +51,7 @@ func newDesk(t *testing.T, dsn string, opt controlOptions) *desk {
 		t.Fatal(err)
 	}
 	opt.signin.cost = cheap
-	c := &control{opt: opt, log: slog.New(slog.DiscardHandler), io: streams{err: io.Discard}, db: db, store: store.New(db), metrics: prometheus.NewRegistry()}
+	c := &control{set: set, opt: opt, log: slog.New(slog.DiscardHandler), io: streams{err: io.Discard}, db: db, store: store.New(db), metrics: prometheus.NewRegistry()}
 	if err := c.build(time.UTC, l); err != nil {
 		t.Fatal(err)
 	}
