@@ -46,7 +46,8 @@ type house struct {
 
 func (h *house) Statuses() []slo.Status          { return h.statuses }
 func (h *house) DatabaseAway() (time.Time, bool) { return h.away, !h.away.IsZero() }
-func (h *house) Points(_ context.Context, id string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
+func (h *house) Points(_ context.Context, o slo.Objective, _ string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
+	id := o.ID
 	if h.points != nil || h.broken != nil {
 		return h.points, h.broken
 	}

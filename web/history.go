@@ -88,7 +88,7 @@ func (s *Server) counted(r *http.Request, v view, st slo.Status) (h rangeCount, 
 	c := ranges[chosen]
 	h.step, h.to = c.step, v.now.Truncate(time.Minute).Add(time.Minute)
 	h.from = h.to.Add(-c.back)
-	points, err := s.cfg.Ledger.Points(r.Context(), o.ID, h.from, h.to, c.step)
+	points, err := s.pointsOf(r.Context(), v, st, h.axis, c.step)
 	// The running step may end in the future; that nothing is known of it yet is
 	// no gap.
 	h.points = slices.DeleteFunc(slices.Clone(points), func(p slo.Point) bool { return p.NoData && p.At.After(v.now) })

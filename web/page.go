@@ -197,6 +197,10 @@ func (s *Server) look(r *http.Request) view {
 		}
 		v.services[i].Statuses = append(v.services[i].Statuses, st)
 	}
+	v.worstLeads()
+	for i, svc := range v.services {
+		at[svc.Name] = i
+	}
 	v.runs, v.runsErr = s.cfg.Drills.Runs(r.Context(), 200)
 	if v.runsErr != nil {
 		s.cfg.Log.Warn("runs cannot be read", "err", v.runsErr)

@@ -74,7 +74,7 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 	}
 	svc := v.services[i]
 	st := svc.worst()
-	for _, other := range svc.Statuses {
+	for _, other := range slices.Backward(svc.Statuses) { // of several environments the worst
 		if other.Objective.ID == r.URL.Query().Get("slo") {
 			st = other
 		}

@@ -26,7 +26,12 @@ func levelChip(l slo.Level, noData bool) Chip {
 	return Chip{"unknown", "s-unknown", "unknown"}
 }
 
-func statusChip(st slo.Status) Chip { return levelChip(st.Level, st.Budget.NoData) }
+// statusChip is no data where nothing was counted, unless a level is held from before:
+// who is frozen stays frozen without data too.
+func statusChip(st slo.Status) Chip {
+	held := st.Level == slo.Frozen || st.Level == slo.Emergency || st.Level == slo.Warn
+	return levelChip(st.Level, st.Budget.NoData && !held)
+}
 
 // verdictMark is how a gate's answer looks. Deny is never ice blue: that colour
 // belongs to the freeze beside it.

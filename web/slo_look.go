@@ -76,9 +76,9 @@ func (s *Server) lookBack(r *http.Request, v view, st slo.Status, page *sloView)
 func rateSheet(st slo.Status) sheet {
 	out := sheet{name: "burn_rates", columns: []string{"window_seconds", "rate_milli", "bad_events", "valid_events", "spent_ppm"}}
 	for _, b := range st.Burns {
-		row := []field{num(int64(b.Window / time.Second)), {}, num(b.Bad), num(b.Valid), num(b.SpentPPM)}
+		row := []field{num(int64(b.Window / time.Second)), {}, num(b.Bad), num(b.Valid), {}}
 		if !b.NoData {
-			row[1] = num(b.RateMilli)
+			row[1], row[4] = num(b.RateMilli), num(b.SpentPPM)
 		}
 		out.rows = append(out.rows, row)
 	}

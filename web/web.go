@@ -26,8 +26,8 @@ type Ledger interface {
 	Statuses() []slo.Status
 	// DatabaseAway reports whether the database is out of reach, and since when.
 	DatabaseAway() (since time.Time, away bool)
-	// Points is the burn-down of one objective, one point a step.
-	Points(ctx context.Context, objectiveID string, from, to time.Time, step time.Duration) ([]slo.Point, error)
+	// Points is the burn-down of one objective in one environment, one point a step.
+	Points(ctx context.Context, o slo.Objective, env string, from, to time.Time, step time.Duration) ([]slo.Point, error)
 	// Recent is the last n failures of a service, newest first.
 	Recent(ctx context.Context, service string, n int) ([]retrylog.Exchange, error)
 }

@@ -108,13 +108,8 @@ func (l pageLedger) DatabaseAway() (time.Time, bool) {
 	return since, !since.IsZero()
 }
 
-func (l pageLedger) Points(ctx context.Context, objective string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
-	for _, s := range l.Statuses() {
-		if s.Objective.ID == objective {
-			return l.store.Points(ctx, s.Objective, s.Env, from, to, step)
-		}
-	}
-	return nil, fmt.Errorf("objective %s is not known", objective)
+func (l pageLedger) Points(ctx context.Context, o slo.Objective, env string, from, to time.Time, step time.Duration) ([]slo.Point, error) {
+	return l.store.Points(ctx, o, env, from, to, step)
 }
 
 func (l pageLedger) Recent(ctx context.Context, service string, n int) ([]retrylog.Exchange, error) {
