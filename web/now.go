@@ -34,6 +34,7 @@ type nowView struct {
 	Shares                   []ShareTable
 	Log                      []LogLine
 	Others                   []SituationRow
+	More                     Link
 	Explain                  []slo.Line
 	API, CLI                 string
 	Take                     map[string]Take
@@ -107,7 +108,9 @@ func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
 	}
 	page := nowView{Title: "Nothing is watched yet", Empty: answer.Situation == nil, API: "GET /api/v1/now", CLI: "breakwater now",
 		Take: map[string]Take{"services": take(r, "services"), "causes": take(r, "causes"), "shares": take(r, "shares")}}
-	for _, b := range answer.Services {
+	few, more := bounded(v, answer.Services)
+	page.More = more
+	for _, b := range few {
 		row := SituationRow{Name: b.Service, Env: b.Env, Href: "/now?" + url.Values{"service": {b.Service}, "env": {b.Env}}.Encode(), State: stateChip(b.State),
 			Level: levelChip(b.Level, b.State == now.NoData), Bad: slo.Count(b.Bad), Valid: slo.Count(b.Valid)}
 		row.Here = answer.Situation != nil && answer.Situation.Service == b.Service && answer.Situation.Env == b.Env

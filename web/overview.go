@@ -19,6 +19,7 @@ type overviewView struct {
 	Table              bool
 	Take               Take
 	Setup              *SetupOffer
+	More               Link
 }
 
 // Tile counts the services in one state and filters by it.
@@ -97,9 +98,11 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Tiles = append(o.Tiles, t)
 	}
-	for _, svc := range shown {
+	few, more := bounded(v, shown)
+	for _, svc := range few {
 		o.Services = append(o.Services, v.card(svc))
 	}
+	o.More = more
 	o.Sub = plural(len(v.services), "service", "services") + ", worst first."
 	if o.Empty {
 		o.Sub = "No service yet."

@@ -39,6 +39,7 @@ type slosView struct {
 	Clear        string
 	Empty        bool
 	Take         Take
+	More         Link
 }
 
 // SLORow is one objective in the list of all.
@@ -110,6 +111,7 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 	if until := v.dataUntil(); until.Text != "" {
 		page.Sub += " Data until " + until.Text + "."
 	}
+	page.Rows, page.More = bounded(v, page.Rows)
 	s.show(w, v, http.StatusOK, "slos", Page{Title: "SLOs", Crumbs: []Link{{Name: "SLOs"}}}, page)
 }
 
