@@ -54,7 +54,7 @@ func TestWhatDaysPagesSay(t *testing.T) {
 		{"the list says what becomes of each", "shop", "/gamedays?view=list", 200, []string{">planned<", ">will be skipped<", ">failed<", "Release rehearsal"}, []string{`class="cal `}},
 		{"an empty house", "empty", "/gamedays", 200, []string{"No schedule yet", "Every due instant of this time began"}, nil},
 		{"the database is away", "lost", "/gamedays", 200, []string{"Game days cannot be read now"}, []string{"No schedule yet"}},
-		{"a game day that waits for people", "shop", "/gamedays/quarterly-order-chain", 200, []string{"1 of 2", "sre-lead", "of another content, 0123456789ab", "inventory alone", "failed requests of order above 8" + thin + "%", "4 of 15", "Call it off",
+		{"a game day that waits for people", "shop", "/gamedays/quarterly-order-chain", 200, []string{"1 of 2", "sre-lead", "of another content, 0123456789ab", "inventory alone", "failures of order pass 8" + thin + "%", "4 of 15", "Call it off",
 			"An approver can agree to it", `href="/api/v1/gamedays/g-`, "format=html", "format=md", "Times in Asia/Shanghai"}, []string{"/approve", "/notes"}},
 		{"one under way", "shop", "/gamedays/weekly-small-drill", 200, []string{"Stop game day", "inject 7:12 of 10:00", "the pager stayed quiet", `href="/runs/r-1287"`}, []string{"Call it off"}},
 		{"one that is over, with what it found", "shop", "/gamedays/g-by-hand-1", 200, []string{"Failed.", "lacks the currency", `href="/findings/f-0000000001"`}, []string{"/abort"}},

@@ -76,11 +76,11 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	story, err := s.cfg.Days.Story(r.Context(), id)
 	if errors.Is(err, injector.ErrNotFound) {
-		s.trouble(w, v, http.StatusNotFound, "No game day "+id, "No game day of this name or id is held, comes or was held.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No game day %s", id), "No game day of this name or id is held, comes or was held.")
 		return
 	}
 	if text := s.read(v, "The game day", err); err != nil {
-		s.trouble(w, v, http.StatusServiceUnavailable, "Game day "+id, text+" Faults are leased: without control they end by themselves within 15 s.")
+		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Game day %s", id), v.text(text, v.say("Faults are leased: without control they end by themselves within 15 s.")))
 		return
 	}
 	h := story.Held
@@ -94,15 +94,15 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
 	}
 	o := gamedayView{ID: h.ID, Title: cmp.Or(h.Title, h.Name), Chip: dayChip(h, v.now), Hash: h.Hash, Short: h.Hash[:min(len(h.Hash), 12)], Document: h.Text,
 		TakeRuns: take(r, "runs"), TakeTimeline: take(r, "timeline"), TakeChecklist: take(r, "checklist")}
-	o.Said = map[string]string{"approved": "Your approval counts for the content below.", "noted": "It is written down.", "stopped": "It was told to stop: what runs is aborted, what has not begun is skipped.",
-		"started": "It is held now."}[r.URL.Query().Get("said")]
-	o.Sub = h.Name + ", " + h.ID + ". Started by " + h.Actor + ". Times in " + v.zone.String() + "."
+	o.Said = map[string]string{"approved": v.say("Your approval counts for the content below."), "noted": v.say("It is written down."), "stopped": v.say("It was told to stop: what runs is aborted, what has not begun is skipped."),
+		"started": v.say("It is held now.")}[r.URL.Query().Get("said")]
+	o.Sub = v.say("%s, %s. Started by %s. Times in %s.", h.Name, h.ID, h.Actor, v.zone.String())
 	api := "/api/v1/gamedays/" + url.PathEscape(h.ID) + "/report?format="
 	o.ReportHTML, o.ReportMD = api+"html", api+"md"
 	v.dayState(story, &o)
 	v.dayPeople(s, story, &o)
 	o.Waves, o.Begun = v.waves(story), len(story.Runs) > 0
-	o.Guard = stopWords(story.Day)
+	o.Guard = v.stopWords(story.Day)
 	for _, c := range story.Checklist {
 		o.Checklist = append(o.Checklist, v.checkCard(c, len(story.Checklist) == 1))
 	}
@@ -125,9 +125,9 @@ func (v view) dayState(story gameday.Story, o *gamedayView) {
 	h := story.Held
 	word, why := story.Verdict()
 	if h.Stopped != "" {
-		o.Verdict = &Notice{Class: "warn", Icon: "s-warn", Lead: "Ended early.", Text: h.Stopped}
+		o.Verdict = &Notice{Class: "warn", Icon: "s-warn", Lead: v.say("Ended early."), Text: h.Stopped}
 		if h.StartedAt.IsZero() {
-			o.Verdict.Lead = "Will not be held."
+			o.Verdict.Lead = v.say("Will not be held.")
 		}
 	} else if len(story.Runs) > 0 && !h.EndedAt.IsZero() {
 		chip, _ := storyChip(story)
@@ -135,14 +135,14 @@ func (v view) dayState(story gameday.Story, o *gamedayView) {
 	}
 	planned := Fact{Name: "Planned", Value: v.day(h.PlannedAt).Text, Text: h.PlannedAt.UTC().Format("15:04Z") + ", " + v.in(h.PlannedAt) + "."}
 	if !h.StartedAt.IsZero() {
-		planned.Text += " Begun " + v.clock(h.StartedAt).Text + "."
+		planned.Text += v.say(" Begun %s.", v.clock(h.StartedAt).Text)
 	}
 	if !h.EndedAt.IsZero() {
-		planned.Text += " Over " + v.clock(h.EndedAt).Text + "."
+		planned.Text += v.say(" Over %s.", v.clock(h.EndedAt).Text)
 	}
-	agreed := Fact{Name: "Approvals", Value: "none needed", Text: "It is within its grant, or not where users are real."}
+	agreed := Fact{Name: "Approvals", Value: v.say("none needed"), Text: v.say("It is within its grant, or not where users are real.")}
 	if h.Needs > 0 {
-		agreed.Value, agreed.Text = slo.Count(int64(h.Agreed(v.now)))+" of "+slo.Count(int64(h.Needs)), "Each for the content "+o.Short+"; it starts by itself once all are there."
+		agreed.Value, agreed.Text = v.say("%s of %s", slo.Count(int64(h.Agreed(v.now))), slo.Count(int64(h.Needs))), v.say("Each for the content %s; it starts by itself once all are there.", o.Short)
 		if h.Agreed(v.now) < h.Needs && h.EndedAt.IsZero() {
 			agreed.Class = "fg-warn"
 		}
@@ -153,21 +153,21 @@ func (v view) dayState(story gameday.Story, o *gamedayView) {
 			done++
 		}
 	}
-	runs := Fact{Name: "Runs", Value: slo.Count(int64(done)) + " of " + slo.Count(int64(max(len(story.Runs), len(story.Day.Scenarios)))), Text: plural(len(story.Day.Waves), "wave", "waves") + ", one after another."}
-	ready := Fact{Name: "Readiness", Value: "no data", Class: "mute", Text: "Nothing has answered the questions."}
+	runs := Fact{Name: "Runs", Value: v.say("%s of %s", slo.Count(int64(done)), slo.Count(int64(max(len(story.Runs), len(story.Day.Scenarios))))), Text: v.say("%s, one after another.", v.count(len(story.Day.Waves), "wave", "waves"))}
+	ready := Fact{Name: "Readiness", Value: v.say("no data"), Class: "mute", Text: v.say("Nothing has answered the questions.")}
 	least := -1
 	for _, c := range story.Checklist {
 		if n := readiness.Ready(c.Answers); least < 0 || n < least {
 			least = n
-			ready = Fact{Name: "Readiness", Value: slo.Count(int64(n)) + " of " + slo.Count(int64(len(c.Answers))), Text: c.Service + ", the least ready of " + plural(len(story.Checklist), "service", "services") + ".",
+			ready = Fact{Name: "Readiness", Value: v.say("%s of %s", slo.Count(int64(n)), slo.Count(int64(len(c.Answers)))), Text: v.say("%s, the least ready of %s.", c.Service, v.count(len(story.Checklist), "service", "services")),
 				Link: &Link{Name: "Checklist", Href: "#checklist"}}
 		}
 	}
 	o.Facts = []Fact{planned, agreed, runs, ready}
 	if h.EndedAt.IsZero() && h.Stopped == "" {
-		o.Stop, o.StopWord = dayHref(h.ID)+"/abort", "Stop game day"
+		o.Stop, o.StopWord = dayHref(h.ID)+"/abort", v.say("Stop game day")
 		if h.StartedAt.IsZero() {
-			o.StopWord = "Call it off"
+			o.StopWord = v.say("Call it off")
 		}
 	}
 }
@@ -175,13 +175,13 @@ func (v view) dayState(story gameday.Story, o *gamedayView) {
 // dayPeople fills who does what, who agreed, and what the reader may do.
 func (v view) dayPeople(s *Server, story gameday.Story, o *gamedayView) {
 	h, roles := story.Held, story.Day.Roles
-	name := func(n string) string { return cmp.Or(n, "nobody named") }
+	name := func(n string) string { return cmp.Or(n, v.say("nobody named")) }
 	o.Roles = []Fact{{Name: "Commander", Text: name(roles.Commander)}, {Name: "Scribe", Text: name(roles.Scribe)}, {Name: "Observers", Text: name(strings.Join(roles.Observers, ", "))}}
 	for _, a := range h.Approvals {
 		row := ApprovalRow{Who: a.Actor, Time: v.day(a.At), Mark: Chip{"fg-normal", "s-normal", "counts"}}
 		switch {
 		case a.Hash != h.Hash:
-			row.Mark = Chip{"fg-warn", "s-warn", "of another content, " + a.Hash[:min(len(a.Hash), 12)]}
+			row.Mark = Chip{"fg-warn", "s-warn", v.say("of another content, %s", a.Hash[:min(len(a.Hash), 12)])}
 		case v.now.Sub(a.At) >= injector.ApprovalFor:
 			row.Mark = Chip{"fg-warn", "s-warn", "too old"}
 		}
@@ -197,11 +197,11 @@ func (v view) dayPeople(s *Server, story gameday.Story, o *gamedayView) {
 	switch {
 	case !h.EndedAt.IsZero() || h.Stopped != "" || h.Needs == 0 || h.Agreed(v.now) >= h.Needs:
 	case !s.cfg.MayGrant(v.r):
-		o.ApproveNote = "An approver can agree to it."
+		o.ApproveNote = v.say("An approver can agree to it.")
 	case me.Name != "" && (me.Name == h.Actor || me.Name == roles.Commander):
-		o.ApproveNote = "You start or command it: somebody else has to agree."
+		o.ApproveNote = v.say("You start or command it: somebody else has to agree.")
 	case already:
-		o.ApproveNote = "You have agreed; others have to."
+		o.ApproveNote = v.say("You have agreed; others have to.")
 	default:
 		o.Approve = dayHref(h.ID) + "/approve"
 	}
@@ -214,7 +214,7 @@ func (v view) waves(story gameday.Story) (out []WaveRow) {
 		if n < len(story.Day.Waves) {
 			return story.Day.Waves[n].Name
 		}
-		return "looked at again"
+		return v.say("looked at again")
 	}
 	for i, r := range story.Runs {
 		row := WaveRow{Wave: wave(r.Wave), Scenario: cmp.Or(r.Title, r.Scenario), Href: runHref(r.ID), Service: r.Service, Chip: runChip(r), First: i == 0 || story.Runs[i-1].Wave != r.Wave, Failures: "–"}
@@ -240,7 +240,7 @@ func (v view) waves(story gameday.Story) (out []WaveRow) {
 func (v view) noteLine(n gameday.Note) LogLine {
 	l := LogLine{Time: v.clock(n.At), Text: n.Text, Actor: n.Actor, Class: "fg-unknown", Icon: "e-log"}
 	if !sameDay(n.At.In(v.zone), v.now.In(v.zone)) {
-		l.Time = Time{v.iso(n.At), n.At.In(v.zone).Format("2 Jan 15:04:05")}
+		l.Time = Time{v.iso(n.At), v.written(n.At.In(v.zone), "2 Jan 15:04:05")}
 	}
 	switch n.Kind {
 	case "note", "debrief":
@@ -264,39 +264,17 @@ func (v view) runLine(n gameday.Note, l LogLine) LogLine {
 }
 
 // guardWords sums up the one guard over a game day.
-func guardWords(g scenario.GameDay) string { return strings.Join(stopWords(g), "; ") }
+func (l lang) guardWords(g scenario.GameDay) string { return l.clauses(l.stopWords(g)...) }
 
-// stopWords says in words what ends all of a game day.
-func stopWords(g scenario.GameDay) (out []string) {
-	for _, s := range g.Stop {
-		over := "above"
-		if s.Reached {
-			over = "at or above"
-		}
-		text := ""
-		switch s.Kind {
-		case scenario.StopBurn:
-			var windows []string
-			for _, w := range s.Windows {
-				windows = append(windows, slo.Span(w))
-			}
-			text = "burn of " + s.Service + " " + over + " " + slo.RateMilli(s.OverMilli) + " over " + strings.Join(windows, " and ")
-		case scenario.StopErrors:
-			text = "failed requests of " + s.Service + " " + over + " " + slo.Percent(s.PPM)
-		case scenario.StopAmplification:
-			text = "tries for each request of " + s.Service + " " + over + " " + tries(s.OverMilli)
-		default:
-			text = "more than " + slo.Percent(s.PPM) + " of the budget spent"
-		}
-		if s.For > 0 {
-			text += " for " + slo.Span(s.For)
-		}
-		out = append(out, text)
+// stopWords says in words what ends all of a game day: its brakes as those of a run.
+func (l lang) stopWords(g scenario.GameDay) (out []string) {
+	for _, x := range g.Stop {
+		out = append(out, brakeWords(x))
 	}
 	if g.Deadline > 0 {
-		out = append(out, "it goes on for longer than "+slo.Span(g.Deadline))
+		out = append(out, l.say("it goes on for longer than %s", l.lasting(g.Deadline)))
 	}
-	return append(out, "one of its runs is stopped, or a blackout begins")
+	return append(out, l.say("one of its runs is stopped, or a blackout begins"))
 }
 
 // daySheets are the tables of the page.

@@ -13,6 +13,7 @@ import (
 	"breakwater/injector"
 	"breakwater/injector/gameday"
 	"breakwater/slo"
+	"breakwater/slo/freeze"
 )
 
 // Days is what the pages need of game days.
@@ -115,9 +116,16 @@ func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
 	docs, err4 := s.cfg.Days.Documents(r.Context())
 	o.Trouble = s.read(v, "Game days", cmp.Or(err1, err2, err3, err4))
 	o.RunTrouble = s.read(v, "Runs", v.runsErr)
-	o.Said = map[string]string{"started": "It is held now."}[r.URL.Query().Get("said")]
+	o.Said = map[string]string{"started": v.say("It is held now.")}[r.URL.Query().Get("said")]
 
-	d := daybook{view: v, ahead: ahead, decided: decided, held: held}
+	var frozen []freeze.Span
+	if span.from.Before(v.now) {
+		var err error
+		frozen, err = s.cfg.Releases.Frozen(r.Context(), span.from)
+		o.Trouble = cmp.Or(o.Trouble, s.read(v, "Freezes that are over", err))
+	}
+
+	d := daybook{view: v, ahead: ahead, decided: decided, held: held, frozen: frozen}
 	all := d.happenings(span)
 	if s.exported(w, v, d.sheets(all)...) {
 		return
@@ -148,7 +156,7 @@ func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Runs = append(o.Runs, v.runRow(run))
 	}
-	o.Sub = plural(len(o.Plans), "schedule", "schedules") + ", " + slo.Count(int64(len(v.running()))) + " running, " + plural(len(o.Conflicts), "conflict", "conflicts") + ". Times in " + v.zone.String() + "."
+	o.Sub = v.say("%s, %s running, %s. Times in %s.", v.count(len(o.Plans), "schedule", "schedules"), slo.Count(int64(len(v.running()))), v.count(len(o.Conflicts), "conflict", "conflicts"), v.zone.String())
 	s.show(w, v, http.StatusOK, "gamedays", Page{Title: "Game days", Crumbs: []Link{{Name: "Game days"}}}, o)
 }
 
@@ -193,6 +201,7 @@ type daybook struct {
 	ahead   []gameday.Ahead
 	decided []injector.Occurrence
 	held    []gameday.Held
+	frozen  []freeze.Span // that are over
 }
 
 // barred says why nothing will begin at a due instant, as far as that is known now;
@@ -200,7 +209,7 @@ type daybook struct {
 func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
 	for _, h := range d.held {
 		if h.ID == c.ID && h.Stopped != "" {
-			return "called off"
+			return d.say("called off")
 		}
 	}
 	if c.Skipped != "" {
@@ -215,9 +224,9 @@ func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
 		switch {
 		case st.Level != slo.Frozen:
 		case st.ThawAt.IsZero():
-			return name + " is frozen, with no thaw in sight"
+			return d.say("%s is frozen, with no thaw in sight", name)
 		case st.ThawAt.After(c.UTC):
-			return name + " is frozen until " + d.day(st.ThawAt).Text + " at best"
+			return d.say("%s is frozen until %s at best", name, d.day(st.ThawAt).Text)
 		}
 	}
 	return ""
@@ -225,10 +234,10 @@ func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
 
 func closedWords(reason string) string {
 	if reason == string(injector.Blackout) {
-		return "the day lies in a blackout"
+		return phrase("the day lies in a blackout")
 	}
 	if reason == string(injector.OutsideHours) {
-		return "it lies outside the allowed hours"
+		return phrase("it lies outside the allowed hours")
 	}
 	return spaced(reason)
 }
@@ -245,10 +254,10 @@ func (d daybook) plan(a gameday.Ahead, mayStart bool) Plan {
 		names = []string{sc.Scenario}
 	}
 	p.Scenarios = strings.Join(names, ", ")
-	p.Guard = guardWords(a.Day)
-	p.Grant = "each run waits for an approval"
+	p.Guard = d.guardWords(a.Day)
+	p.Grant = d.say("each run waits for an approval")
 	if sc.GrantPPM > 0 {
-		p.Grant = "approved by itself while a run spends at most " + slo.Percent(sc.GrantPPM) + " of the budget"
+		p.Grant = d.say("approved by itself while a run spends at most %s of the budget", slo.Percent(sc.GrantPPM))
 	}
 	for i, c := range a.Next {
 		if i > 0 && c.UTC.Sub(d.now) > 366*24*time.Hour {
@@ -262,7 +271,7 @@ func (d daybook) plan(a gameday.Ahead, mayStart bool) Plan {
 		}
 		for _, h := range d.held {
 			if h.ID == a.Next[0].ID && h.Needs > 0 {
-				p.Wait = agreedWords(h, d.now)
+				p.Wait = d.agreedWords(h, d.now)
 			}
 		}
 	}
@@ -277,8 +286,8 @@ func (d daybook) plan(a gameday.Ahead, mayStart bool) Plan {
 	return p
 }
 
-func agreedWords(h gameday.Held, now time.Time) string {
-	return slo.Count(int64(h.Agreed(now))) + " of " + plural(h.Needs, "approval", "approvals")
+func (l lang) agreedWords(h gameday.Held, now time.Time) string {
+	return l.say("%s of %s", slo.Count(int64(h.Agreed(now))), l.count(h.Needs, "approval", "approvals"))
 }
 
 // comes is one due instant in its own zone.
@@ -306,7 +315,7 @@ func (d daybook) decision(plan string, occ injector.Occurrence) Decision {
 	}
 	x.Text = cmp.Or(occ.Detail, spaced(occ.Skipped))
 	if late := occ.DecidedAt.Sub(occ.ScheduledFor); late >= time.Minute {
-		x.Late = slo.Span(late.Truncate(time.Second))
+		x.Late = d.lasting(late.Truncate(time.Second))
 	}
 	return x
 }
@@ -328,7 +337,7 @@ func (d daybook) missed(r *http.Request, o *gamedaysView) {
 		q := r.URL.Query()
 		q.Del("fragment")
 		q.Set("all", "1")
-		o.MoreDecisions = Link{Name: "Show all " + slo.Count(int64(n)), Href: (&url.URL{Path: "/gamedays", RawQuery: q.Encode(), Fragment: "decisions"}).String()}
+		o.MoreDecisions = Link{Name: d.say("Show all %s", slo.Count(int64(n))), Href: (&url.URL{Path: "/gamedays", RawQuery: q.Encode(), Fragment: "decisions"}).String()}
 	}
 }
 

@@ -134,11 +134,25 @@ func (d daybook) bars(c calSpan) []stretch {
 		if b.from.IsZero() {
 			b.from = st.Since
 		}
-		b.note = "frozen since " + d.day(b.from).Text + ", " + strings.ToLower(d.thaw(st)[:1]) + strings.TrimSuffix(d.thaw(st)[1:], ".")
+		b.note = d.say("frozen since %s, no thaw in sight", d.day(b.from).Text)
+		if !st.ThawAt.IsZero() {
+			b.note = d.say("frozen since %s, thaws %s at best", d.day(b.from).Text, d.day(st.ThawAt).Text)
+		}
 		if b.until.IsZero() {
 			b.until, b.open = c.until, true
 		}
 		out = append(out, b)
+	}
+	for _, f := range d.frozen {
+		// One by hand holds up releases, and no drill; one that goes on is drawn above.
+		if f.To == nil || f.By != "" || !aimed[f.Service] || !f.From.Before(c.until) || !f.To.After(c.from) {
+			continue
+		}
+		note := d.say("was frozen from %s to %s", d.day(f.From).Text, d.day(*f.To).Text)
+		if f.Earlier {
+			note = d.say("was frozen until %s", d.day(*f.To).Text)
+		}
+		out = append(out, stretch{from: f.From, until: *f.To, text: f.Service, href: "/gate#past", note: note})
 	}
 	for _, key := range order {
 		from, errFrom := time.Parse(time.DateOnly, key.from)
@@ -150,7 +164,7 @@ func (d daybook) bars(c calSpan) []stretch {
 		fy, fm, fd := from.Date()
 		ty, tm, td := to.Date()
 		out = append(out, stretch{from: midnightOf(fy, fm, fd, zone), until: midnightOf(ty, tm, td+1, zone), text: "blackout", href: "#schedules",
-			note: from.Format("2 Jan") + " to " + to.Format("2 Jan 2006") + ", " + key.zone + ": " + strings.Join(rests[key], ", ")})
+			note: d.say("%s to %s, %s: %s", d.written(from, "2 Jan"), d.written(to, "2 Jan 2006"), key.zone, strings.Join(rests[key], ", "))})
 	}
 	slices.SortStableFunc(out, func(a, b stretch) int { return a.from.Compare(b.from) })
 	return out
@@ -172,7 +186,7 @@ func (d daybook) conflicts() (out []Conflict) {
 			x := Conflict{When: d.day(c.UTC).Text, Title: cmp.Or(a.Schedule.Title, a.Schedule.ID), Why: why + "."}
 			for _, next := range a.Next[i+1:] {
 				if d.barred(a, next) == "" {
-					x.Then = "Next: " + d.day(next.UTC).Text + "."
+					x.Then = d.say("Next: %s.", d.day(next.UTC).Text)
 					break
 				}
 			}
@@ -195,7 +209,7 @@ func (d daybook) waiting() (out []DayRow) {
 		}
 		row := DayRow{Title: cmp.Or(h.Title, h.Name), Href: dayHref(h.ID), Time: d.day(h.PlannedAt), Chip: dayChip(h, d.now), Note: d.in(h.PlannedAt)}
 		if h.Needs > 0 {
-			row.Agreed = agreedWords(h, d.now)
+			row.Agreed = d.agreedWords(h, d.now)
 		}
 		out = append(out, row)
 	}

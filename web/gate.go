@@ -36,27 +36,31 @@ type gateView struct {
 	MoreFrozen         string
 	More               Link
 	Protect            ProtectPart
+	Deploys            DeployPart
 	Past               PastPart
 	Log                LogPart
 	Glass              GlassPart
+	Quarters           QuarterPart
 	Policy             PolicyPart
 }
 
 // gateTabs are the parts of the page; what each shows is read only where it is shown.
 var gateTabs = [...]struct{ key, name, title string }{
-	{"", "Verdicts", "Gate and freeze"}, {"decisions", "Decisions", "Decisions of the gate"}, {"overrides", "Break glass", "Break glass"}, {"policy", "Try a policy", "Try a policy"}}
+	{"", phrase("Verdicts"), phrase("Gate and freeze")}, {"decisions", phrase("Decisions"), phrase("Decisions of the gate")}, {"overrides", phrase("Break glass"), phrase("Break glass")}, {"policy", phrase("Try a policy"), phrase("Try a policy")}}
 
 func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	q := r.URL.Query()
 	o := gateView{Take: map[string]Take{}}
-	o.Said = map[string]string{"asked": "The override is asked for; somebody else must grant it.", "granted": "The override is granted.", "revoked": "The override is revoked."}[q.Get("said")]
-	for _, table := range []string{"verdicts", "measures", "freezes", "decisions", "overrides"} {
+	o.Said = map[string]string{"asked": v.say("The override is asked for; somebody else must grant it."), "granted": v.say("The override is granted."), "revoked": v.say("The override is revoked."), "saved": v.say("The policy is in force.")}[q.Get("said")]
+	for _, table := range []string{"verdicts", "measures", "deploys", "freezes", "decisions", "overrides", "quarters"} {
 		o.Take[table] = take(r, table)
 	}
 	view := q.Get("view")
-	if table := q.Get("table"); q.Get("format") != "" && (table == "decisions" || table == "overrides") {
-		view = table
+	if table := q.Get("table"); q.Get("format") != "" {
+		if of := map[string]string{"decisions": "decisions", "overrides": "overrides", "quarters": "overrides"}[table]; of != "" {
+			view = of
+		}
 	}
 	title := ""
 	for _, t := range gateTabs {
@@ -77,9 +81,12 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	case "decisions":
 		sheets = s.gateLog(v, &o)
 	case "overrides":
-		sheets = s.breakGlass(v, &o)
+		sheets = append(s.breakGlass(v, &o), s.quarters(v, &o.Quarters))
 	case "policy":
 		s.tryPolicy(v, &o)
+		if s.policyFile(w, v, o.Policy) {
+			return
+		}
 	default:
 		sheets = s.verdicts(v, &o)
 	}
@@ -101,7 +108,7 @@ func (s *Server) verdicts(v view, o *gateView) []sheet {
 		st := svc.worst()
 		row := VerdictRow{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Bar: v.budgetBar(st, "thin"), Left: slo.Percent(st.Budget.RemainingPPM)}
 		if st.Budget.NoData {
-			row.Left, row.Mute = "no data", true
+			row.Left, row.Mute = v.say("no data"), true
 		}
 		d, err := s.cfg.Gate.Decide(r.Context(), svc.Name)
 		if err != nil {
@@ -125,40 +132,40 @@ func (s *Server) verdicts(v view, o *gateView) []sheet {
 			frozen++
 			if len(o.Freezes) < 3 {
 				f := v.freeze(st)
-				f.Passes = passes(freeze.For(policies, svc.Name, st.Env))
+				f.Passes = v.passes(freeze.For(policies, svc.Name, st.Env))
 				o.Freezes = append(o.Freezes, f)
 			}
 		}
 	}
 	if n := frozen - len(o.Freezes); n > 0 {
-		o.MoreFrozen = plural(n, "more service is frozen", "more services are frozen") + "; the table has all of them, worst first."
+		o.MoreFrozen = v.say("%s; the table has all of them, worst first.", v.count(n, "more service is frozen", "more services are frozen"))
 	}
 	if n := len(v.services) - len(o.Rows); n > 0 {
-		o.More = Link{Name: "Show all " + slo.Count(int64(len(v.services))), Href: with(r, "all", "1"), Count: plural(n, "more service", "more services") + ", better off than these."}
+		o.More = Link{Name: v.say("Show all %s", slo.Count(int64(len(v.services)))), Href: with(r, "all", "1"), Count: v.say("%s, better off than these.", v.count(n, "more service", "more services"))}
 	}
 	var parts []string
 	for _, word := range []string{"allow", "deny", "hold", "unknown"} {
 		if n := counts[word]; n > 0 {
-			parts = append(parts, slo.Count(int64(n))+" "+word)
+			parts = append(parts, v.say("%s %s", slo.Count(int64(n)), v.word(word)))
 		}
 	}
-	o.Sub = "No service yet."
+	o.Sub = v.say("No service yet.")
 	if len(parts) > 0 {
-		o.Sub = strings.Join(parts, ", ") + "."
+		o.Sub = v.say("%s.", v.list(parts...))
 	}
-	return []sheet{out, s.protecting(v, &o.Protect), s.pastFreezes(v, &o.Past)}
+	return []sheet{out, s.protecting(v, &o.Protect), s.deploying(v, &o.Deploys), s.pastFreezes(v, &o.Past)}
 }
 
 // passes names the kinds that a policy lets through a freeze.
-func passes(p freeze.Policy) string {
+func (l lang) passes(p freeze.Policy) string {
 	var kinds []string
 	for _, x := range p.Passes {
-		kinds = append(kinds, spaced(string(x.Kind)))
+		kinds = append(kinds, l.word(spaced(string(x.Kind))))
 	}
 	if len(kinds) == 0 {
-		return "nothing, without an override"
+		return l.say("nothing, without an override")
 	}
-	return strings.Join(kinds, ", ") + ", if it is proven to be that"
+	return l.say("%s, if it is proven to be that", l.list(kinds...))
 }
 
 // verdictText is the first reason, without the name of the objective that stands
@@ -172,10 +179,10 @@ func verdictText(d gate.Decision, st slo.Status) string {
 
 func (v view) freeze(st slo.Status) Freeze {
 	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: st.Reason, Since: v.short(st.Since).Text,
-		Spent: slo.SpentPercent(st.Budget.SpentPPM), In: "not yet", Thaw: "No thaw in sight: the failures that must leave the window are too recent, or still happening."}
+		Spent: slo.SpentPercent(st.Budget.SpentPPM), In: v.say("not yet"), Thaw: v.say("No thaw in sight: the failures that must leave the window are too recent, or still happening.")}
 	if !st.ThawAt.IsZero() {
 		f.In = strings.TrimPrefix(v.in(st.ThawAt), "in ")
-		f.Thaw = "until the thaw, " + v.day(st.ThawAt).Text + ", if nothing else fails."
+		f.Thaw = v.say("until the thaw, %s, if nothing else fails.", v.day(st.ThawAt).Text)
 	}
 	return f
 }

@@ -186,6 +186,15 @@ func (d desk) Grant(w http.ResponseWriter, r *http.Request) {
 	}
 	d.h.bell(w, r, "grant "+r.PathValue("service")+" "+r.PathValue("id"))
 }
+func (d desk) SavePolicy(w http.ResponseWriter, r *http.Request) {
+	d.h.bell(w, r, "policy")
+}
+func (d desk) Shelf() (place, closed string) {
+	if d.h.mayLift {
+		return "/etc/breakwater", ""
+	}
+	return "", "Control was started without --config, so it reads no documents. Start it with a directory."
+}
 func (d desk) Revoke(w http.ResponseWriter, r *http.Request) {
 	d.h.bell(w, r, "revoke "+r.PathValue("service")+" "+r.PathValue("id"))
 }

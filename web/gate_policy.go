@@ -21,6 +21,7 @@ type PolicyPart struct {
 	Answer   string
 	Rows     []TrialRow
 	Note     string
+	Save     *PolicySave // nil: there is nothing that could be saved
 }
 
 // PolicyMistake is what is wrong with the document, and where.
@@ -86,6 +87,7 @@ func (s *Server) tryPolicy(v view, o *gateView) {
 		part.Trouble = v.say("The document must be one FreezePolicy.")
 		return
 	}
+	part.Save = s.saving(v, found[0])
 	s.replayPolicy(v, part, inForce, found[0])
 }
 

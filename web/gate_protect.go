@@ -18,14 +18,20 @@ import (
 type Releases interface {
 	Protecting(ctx context.Context, since time.Time) ([]freeze.Shown, error)
 	Frozen(ctx context.Context, since time.Time) ([]freeze.Span, error)
+	Deploying(ctx context.Context, since time.Time) ([]slo.Deploy, []freeze.CapState, error)
 	Decisions(ctx context.Context, q gate.Search) ([]gate.Logged, error)
 	Overrides(ctx context.Context, since time.Time) ([]freeze.Override, error)
+	// Quarters is how often freezes were passed, by the audit.
+	Quarters(ctx context.Context) ([]freeze.OverrideQuarter, error)
 	// Policies are those in force.
 	Policies() []freeze.Policy
 
 	Ask(w http.ResponseWriter, r *http.Request)
 	Grant(w http.ResponseWriter, r *http.Request)
 	Revoke(w http.ResponseWriter, r *http.Request)
+	SavePolicy(w http.ResponseWriter, r *http.Request)
+	// Shelf says where policies lie, and why they cannot be written there; "": they can.
+	Shelf() (place, closed string)
 }
 
 // ProtectPart is what protects users now.
@@ -84,12 +90,12 @@ func (s *Server) protecting(v view, part *ProtectPart) sheet {
 			part.Rows = append(part.Rows, row)
 		}
 	}
-	part.Sub = plural(live, "measure in force", "measures in force")
+	part.Sub = v.count(live, "measure in force", "measures in force")
 	if idle > 0 {
-		part.Sub += ", " + plural(idle, "that is not obeyed", "that are not obeyed")
+		part.Sub = v.say("%s, %s", part.Sub, v.count(idle, "that is not obeyed", "that are not obeyed"))
 	}
 	if over > 0 {
-		part.Sub += "; " + slo.Count(int64(over)) + " ended within a day"
+		part.Sub = v.clauses(part.Sub, v.say("%s ended within a day", slo.Count(int64(over))))
 	}
 	unknown := 0
 	for _, svc := range v.services {
@@ -98,7 +104,7 @@ func (s *Server) protecting(v view, part *ProtectPart) sheet {
 		}
 	}
 	if unknown > 0 {
-		part.Note = "Of " + plural(unknown, "service", "services") + " nothing is known: there no measure begins, and one that holds goes on for 10 min at most."
+		part.Note = v.say("Of %s nothing is known: there no measure begins, and one that holds goes on for 10 min at most.", v.count(unknown, "service", "services"))
 	}
 	part.Take = take(v.r, "measures")
 	return out
@@ -111,26 +117,29 @@ func (v view) measureRow(m freeze.Shown) MeasureRow {
 		row.State, row.Until, row.UntilNote = Chip{"fg-normal", "s-normal", "over"}, v.short(*m.EndedAt).Text, m.Ended
 		return row
 	case m.DryRun:
-		row.State, row.UntilNote = Chip{"fg-unknown", "s-unknown", "dry run"}, "nothing is done"
+		row.State, row.UntilNote = Chip{"fg-unknown", "s-unknown", "dry run"}, v.say("nothing is done")
 		return row
 	case !m.Live:
-		row.State, row.Until, row.UntilNote = Chip{"fg-unknown", "s-nodata", "lapsed"}, v.short(*m.LapsesAt).Text, "nothing was heard of its service for 10 min"
+		row.State, row.Until, row.UntilNote = Chip{"fg-unknown", "s-nodata", "lapsed"}, v.short(*m.LapsesAt).Text, v.say("nothing was heard of its service for 10 min")
 		return row
 	case m.Blind:
 		row.State = Chip{"fg-unknown", "s-nodata", "in force, without data"}
-		row.Until, row.UntilNote = v.short(*m.LapsesAt).Text, "unless something is heard of its service"
+		row.Until, row.UntilNote = v.short(*m.LapsesAt).Text, v.say("unless something is heard of its service")
 	case m.UntilAt != nil:
 		row.State = Chip{"fg-warn", "s-warn", "in force"}
-		row.Until, row.UntilNote = v.short(*m.UntilAt).Text+" at best", v.in(*m.UntilAt)+", if nothing else fails"
+		row.Until, row.UntilNote = v.say("%s at best", v.short(*m.UntilAt).Text), v.say("%s, if nothing else fails", v.in(*m.UntilAt))
 	default:
 		row.State = Chip{"fg-warn", "s-warn", "in force"}
-		row.Until, row.UntilNote = "the budget is better than "+string(m.HoldsFrom), "no time can be told"
+		row.Until, row.UntilNote = v.say("the budget is better than %s", v.word(string(m.HoldsFrom))), v.say("no time can be told")
+		if m.HoldsFrom == slo.Normal {
+			row.Until, row.UntilNote = v.say("its policy is changed"), v.say("it holds in every state")
+		}
 	}
-	row.Gateways = "no gateway has told yet"
+	row.Gateways = v.say("no gateway has told yet")
 	if len(m.Gateways) > 0 {
-		row.Gateways = "obeyed by " + strings.Join(m.Gateways, ", ")
+		row.Gateways = v.say("obeyed by %s", strings.Join(m.Gateways, ", "))
 	}
-	if m.Kind == freeze.StopAll || m.Kind == freeze.RefuseAll {
+	if m.Kind == freeze.StopAll || m.Kind == freeze.RefuseAll || m.Kind == freeze.CapDeploys {
 		row.Gateways = "" // control obeys these
 	}
 	return row
@@ -156,7 +165,7 @@ func (s *Server) limitedRoutes(v view, list []freeze.Shown) map[string]string {
 	out := map[string]string{}
 	for service, names := range found {
 		slices.Sort(names)
-		out[service] = "routes " + strings.Join(names, ", ")
+		out[service] = v.say("routes %s", strings.Join(names, ", "))
 	}
 	return out
 }
@@ -206,7 +215,7 @@ func (s *Server) pastFreezes(v view, part *PastPart) sheet {
 		}
 	}
 	for _, c := range pastRanges {
-		part.Ranges = append(part.Ranges, Link{Name: slo.Span(c.back), Href: with(v.r, "r", c.key), Here: c.back == back})
+		part.Ranges = append(part.Ranges, Link{Name: v.lasting(c.back), Href: with(v.r, "r", c.key), Here: c.back == back})
 	}
 	a := axis{from: v.now.Add(-back), to: v.now}
 	list, err := s.cfg.Releases.Frozen(v.r.Context(), a.from)
@@ -222,11 +231,11 @@ func (s *Server) pastFreezes(v view, part *PastPart) sheet {
 		lasted += to.Sub(f.From)
 		out.rows = append(out.rows, []field{txt(f.Service), txt(f.Env), txt(f.Objective), txt(f.By), instant(f.From), yes(f.Earlier), maybe(f.To), txt(f.Reason), txt(f.Ended)})
 		if f.By != "" {
-			by = "by hand, " + f.By
+			by = v.say("by hand, %s", f.By)
 		}
-		row := PastRow{Service: f.Service, Href: serviceHref(f.Service), Env: f.Env, By: by, Why: f.Reason, From: v.day(f.From), Lasted: slo.Span(to.Sub(f.From).Truncate(time.Second)), GoesOn: f.To == nil}
+		row := PastRow{Service: f.Service, Href: serviceHref(f.Service), Env: f.Env, By: by, Why: f.Reason, From: v.day(f.From), Lasted: v.lasting(to.Sub(f.From).Truncate(time.Second)), GoesOn: f.To == nil}
 		if f.Earlier {
-			row.From.Text = "before " + row.From.Text
+			row.From.Text = v.say("before %s", row.From.Text)
 		}
 		if f.To != nil {
 			row.To = v.day(*f.To)
@@ -236,11 +245,11 @@ func (s *Server) pastFreezes(v view, part *PastPart) sheet {
 		}
 	}
 	if n := len(list) - len(part.Rows); n > 0 {
-		part.More = plural(n, "older one is", "older ones are") + " in the file."
+		part.More = v.say("%s in the file.", v.count(n, "older one is", "older ones are"))
 	}
-	part.Sub = "none in " + slo.Span(back)
+	part.Sub = v.say("none in %s", v.lasting(back))
 	if len(list) > 0 {
-		part.Sub = plural(len(list), "freeze", "freezes") + ", " + slo.Span(lasted.Truncate(time.Minute)) + " in all"
+		part.Sub = v.say("%s, %s in all", v.count(len(list), "freeze", "freezes"), v.lasting(lasted.Truncate(time.Minute)))
 		part.Bands = v.freezeBands(a, list)
 	}
 	part.Take = take(v.r, "freezes")
@@ -256,7 +265,7 @@ func (v view) freezeBands(a axis, list []freeze.Span) *Bands {
 			lanes = append(lanes, name(f))
 		}
 	}
-	out := &Bands{Label: "Freezes of services over the last " + slo.Span(a.to.Sub(a.from)), X: v.times(a), Height: laneHeight(len(lanes))}
+	out := &Bands{Label: v.say("Freezes of services over the last %s", v.lasting(a.to.Sub(a.from))), X: v.times(a), Height: laneHeight(len(lanes))}
 	for i := range out.X { // days are too long to stand side by side on a phone
 		out.X[i].Wide = out.X[i].Anchor == "middle"
 	}
@@ -269,16 +278,16 @@ func (v view) freezeBands(a axis, list []freeze.Span) *Bands {
 			if name(f) != lane {
 				continue
 			}
-			class, what, to := "f-frozen", "frozen by its budget", v.now
+			class, what, to := "f-frozen", v.say("frozen by its budget"), v.now
 			if f.By != "" {
-				class, what = "f-c3", "frozen by "+f.By
+				class, what = "f-c3", v.say("frozen by %s", f.By)
 			}
 			until := "now"
 			if f.To != nil {
 				to, until = *f.To, v.day(*f.To).Text
 			}
 			st := a.stretch(f.From, to)
-			l.Spans = append(l.Spans, BandSpan{Class: class, X: st.X, W: st.W, Y: pos(top + each*0.17), H: pos(each * 0.66), Title: what + ", " + v.day(f.From).Text + " to " + until})
+			l.Spans = append(l.Spans, BandSpan{Class: class, X: st.X, W: st.W, Y: pos(top + each*0.17), H: pos(each * 0.66), Title: v.say("%s, %s to %s", what, v.day(f.From).Text, until)})
 		}
 		out.Lanes = append(out.Lanes, l)
 	}

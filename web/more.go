@@ -29,6 +29,7 @@ func (s *Server) moreRoutes(r chi.Router) {
 	r.Get("/slos/{id}", s.slo)
 	s.practiceRoutes(r)
 	r.Post("/gate/overrides", s.askOverride)
+	r.Post("/gate/policy", s.savePolicy)
 	r.Post("/gate/overrides/{service}/{id}/grant", s.grantOverride)
 	r.Post("/gate/overrides/{service}/{id}/revoke", s.revokeOverride)
 	s.drillRoutes(r)

@@ -110,7 +110,7 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 	g, preview, refused := s.suggest(r, v, d.Service, accepted)
 	d.Title, d.Preview = strings.ReplaceAll(g.Title, "\u202f", " "), preview
 	for _, w := range refused {
-		if !slices.Contains(acceptable(), w.Code) {
+		if !slices.Contains(scenario.Refusals(), w.Code) {
 			d.Blocked = true
 			continue
 		}
@@ -143,13 +143,6 @@ func (g suggestion) gameDay(x weekSlot) string {
 		yamlFlow(clipName("weekly-"+g.ID)), yamlFlow("Weekly drill of "+g.Service), yamlFlow(g.ID), yamlQuoted(x.cron()), yamlQuoted(x.zone))
 }
 
-// acceptable are the refusals of preflight that an author may mean, as the parser has
-// them: whatever a document may accept can be accepted here.
-func acceptable() []string {
-	return []string{scenario.CannotTrip, scenario.SlowBlind, scenario.Cost, scenario.OverlapCode, scenario.NoFallback, scenario.NoMatch, scenario.AlertsAway, scenario.Unsafe,
-		scenario.NoTarget, scenario.Young, scenario.NoOwner, scenario.NoRoute}
-}
-
 // suggest tries the smallest share that shows something at today's traffic. What
 // preflight refuses is told, as it would be without anything accepted.
 func (s *Server) suggest(r *http.Request, v view, service string, accepted []string) (g suggestion, shown PreviewView, refused []scenario.Warning) {
@@ -168,7 +161,7 @@ func (s *Server) suggest(r *http.Request, v view, service string, accepted []str
 			}
 		}
 		for _, w := range refused {
-			if slices.Contains(accepted, w.Code) && slices.Contains(acceptable(), w.Code) {
+			if slices.Contains(accepted, w.Code) && slices.Contains(scenario.Refusals(), w.Code) {
 				g.Accept = append(g.Accept, w.Code)
 			}
 		}
@@ -202,17 +195,17 @@ func (s *Server) writeSetup(w http.ResponseWriter, r *http.Request, service, fil
 			o.Trouble = "Nothing was written: " + err.Error() + ". The document stands below: put it there yourself, and restart control."
 		}
 		s.setupPage(w, r, http.StatusUnprocessableEntity, o)
-// mistakesListed reports whether err is a list of mistakes, each at its place.
-func mistakesListed(err error) bool {
-	_, ok := err.(conf.Mistakes)
-	return ok
-}
-
 		return
 	}
 	s.cfg.Log.Info("setup wrote a document", "path", path)
 	s.Changed(topicSetup, topicLedger, topicDrills)
 	leave(w, r, "/setup?said="+said)
+}
+
+// mistakesListed reports whether err is a list of mistakes, each at its place.
+func mistakesListed(err error) bool {
+	_, ok := err.(conf.Mistakes)
+	return ok
 }
 
 // setupProblems are mistakes with the files they stand in.

@@ -8,15 +8,18 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/spf13/cobra"
 
+	"breakwater/internal/auth"
 	"breakwater/slo"
 	"breakwater/slo/freeze"
 )
 
 // deployRoutes are who may see what is under way, which pipelines tell of by
-// /events/deploys, and how often freezes were passed.
+// /events/deploys, and how often freezes were passed; and who may put a policy in force.
 func (c *control) deployRoutes(r chi.Router, asks func(http.Handler) http.Handler, desk *freeze.Desk) {
 	r.With(asks).Get("/deploys", desk.Deploys(c.store))
 	r.With(asks).Get("/freezes/overrides", desk.OverrideQuarters(c.store))
+	r.With(c.guard.Require(auth.Viewer)).Get("/policies", desk.Policies)
+	r.With(c.guard.Require(auth.Admin)).Post("/policies", desk.SavePolicy(policyShelf{c}))
 }
 
 // tellDeploy tells control that a deploy began, ended or failed.

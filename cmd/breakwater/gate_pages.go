@@ -29,12 +29,13 @@ type pageReleases struct {
 	*freeze.Desk
 	book  *freeze.Book
 	store *store.Store
+	c     *control
 }
 
 var _ web.Releases = pageReleases{}
 
 func (c *control) pageReleases() pageReleases {
-	return pageReleases{freeze.NewDesk(c.slo, c.releases.book, c.store, nil), c.releases.book, c.store}
+	return pageReleases{freeze.NewDesk(c.slo, c.releases.book, c.store, nil), c.releases.book, c.store, c}
 }
 
 func (p pageReleases) Protecting(ctx context.Context, since time.Time) ([]freeze.Shown, error) {
@@ -62,6 +63,17 @@ func (p pageReleases) Overrides(ctx context.Context, since time.Time) ([]freeze.
 		}
 	}
 	return mine, err
+}
+
+// SavePolicy is the handler of the API.
+func (p pageReleases) SavePolicy(w http.ResponseWriter, r *http.Request) {
+	p.Desk.SavePolicy(policyShelf{p.c})(w, r)
+}
+
+// Shelf says where policies lie, and why they cannot be written there; "": they can.
+func (p pageReleases) Shelf() (place, closed string) {
+	at := (&setupDesk{c: p.c}).Place()
+	return at.Path, at.Closed
 }
 
 func (p pageReleases) Quarters(ctx context.Context) ([]freeze.OverrideQuarter, error) {

@@ -312,13 +312,17 @@ func (d *Desk) open(w http.ResponseWriter, r *http.Request, into any) (service s
 		outOfScope(w)
 		return "", false
 	}
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	return service, decode(w, r, into)
+}
+
+func decode(w http.ResponseWriter, r *http.Request, into any) bool {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 128<<10))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		auth.Problem(w, http.StatusBadRequest, "bad_body", err.Error())
-		return "", false
+		return false
 	}
-	return service, true
+	return true
 }
 
 // refresh makes what was just written known here at once.
