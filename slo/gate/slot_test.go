@@ -227,6 +227,7 @@ func TestADryRunTakesNoSlot(t *testing.T) {
 // Many ask at once: each gets a slot or who has it, and never more than the cap do.
 func TestNeverMoreThanTheCap(t *testing.T) {
 	h := newHarbour(t, slo.Normal, func(p *freeze.Policy) { p.Acts[0].Deploys.AtMost = 3 })
+	h.Gate.cfg.Keeper = nil // that of these tests is for one at a time
 	var wg sync.WaitGroup
 	answers := make([]Decision, 40)
 	for i := range answers {
