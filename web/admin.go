@@ -135,8 +135,8 @@ type roleOption struct {
 }
 
 func (d *adminDesk) people(w http.ResponseWriter, r *http.Request) {
-	said := map[string]string{"changed": "The account is changed.", "disabled": "The account is disabled, and signed out everywhere.",
-		"enabled": "The account may sign in again."}[r.URL.Query().Get("said")]
+	said := map[string]string{"changed": phrase("The account is changed."), "disabled": phrase("The account is disabled, and signed out everywhere."),
+		"enabled": phrase("The account may sign in again.")}[r.URL.Query().Get("said")]
 	d.showPeople(w, r, http.StatusOK, adminPeople{adminFrame: adminFrame{Said: said}})
 }
 
@@ -145,7 +145,7 @@ func (d *adminDesk) showPeople(w http.ResponseWriter, r *http.Request, status in
 	users, err := d.a.People.Users(r.Context())
 	if err != nil {
 		d.cfg.Log.Error("people cannot be read", "err", err)
-		p.Trouble = strings.TrimSpace(p.Trouble + " The accounts cannot be read at the moment.")
+		p.Trouble = v.text(v.word(p.Trouble), v.say("The accounts cannot be read at the moment."))
 		status = max(status, http.StatusServiceUnavailable)
 	}
 	p.Tabs = adminTabs("People")
@@ -176,7 +176,7 @@ func (d *adminDesk) showPeople(w http.ResponseWriter, r *http.Request, status in
 
 func scopeOf(services []string) string {
 	if len(services) == 0 {
-		return "all services"
+		return phrase("all services")
 	}
 	return strings.Join(services, ", ")
 }
@@ -197,7 +197,7 @@ func (d *adminDesk) createUser(w http.ResponseWriter, r *http.Request) {
 		d.showPeople(w, r, status, p)
 		return
 	}
-	d.showPeople(w, r, http.StatusOK, adminPeople{adminFrame: adminFrame{Secret: password, SecretOf: u.Name, SecretIs: "first password"}})
+	d.showPeople(w, r, http.StatusOK, adminPeople{adminFrame: adminFrame{Secret: password, SecretOf: u.Name, SecretIs: phrase("first password")}})
 }
 
 func (d *adminDesk) changeUser(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ func (d *adminDesk) resetUser(w http.ResponseWriter, r *http.Request) {
 		d.saved(w, r, err, "")
 		return
 	}
-	d.showPeople(w, r, http.StatusOK, adminPeople{adminFrame: adminFrame{Secret: password, SecretOf: name, SecretIs: "first password"}})
+	d.showPeople(w, r, http.StatusOK, adminPeople{adminFrame: adminFrame{Secret: password, SecretOf: name, SecretIs: phrase("first password")}})
 }
 
 func (d *adminDesk) adminTrouble(err error) (int, string) {
@@ -238,14 +238,14 @@ func (d *adminDesk) adminTrouble(err error) (int, string) {
 	case isRule:
 		return http.StatusUnprocessableEntity, asSentence(rule.Why)
 	case errors.Is(err, auth.ErrTaken):
-		return http.StatusConflict, "That name was used before, for an account or a token. Names are not used twice: the audit speaks by them."
+		return http.StatusConflict, phrase("That name was used before, for an account or a token. Names are not used twice: the audit speaks by them.")
 	case errors.Is(err, auth.ErrLastAdmin):
-		return http.StatusConflict, "This is the last admin who may sign in; make another one first."
+		return http.StatusConflict, phrase("This is the last admin who may sign in; make another one first.")
 	case errors.Is(err, auth.ErrNoUser), errors.Is(err, auth.ErrNoToken):
 		return http.StatusNotFound, asSentence(err.Error())
 	}
 	d.cfg.Log.Error("accounts cannot be changed", "err", err)
-	return http.StatusServiceUnavailable, "Nothing was changed: the database does not take it at the moment."
+	return http.StatusServiceUnavailable, phrase("Nothing was changed: the database does not take it at the moment.")
 }
 
 // dated is a day with its year; accounts and tokens live long. Zero is nothing.
@@ -253,7 +253,7 @@ func (w when) dated(t time.Time) Time {
 	if t.IsZero() {
 		return Time{}
 	}
-	return Time{w.iso(t), t.In(w.zone).Format("2 Jan 2006 15:04")}
+	return Time{w.iso(t), w.written(t.In(w.zone), "2 Jan 2006 15:04")}
 }
 
 // clockNow is the instant of an expiry or a walk; pages have their own clock.

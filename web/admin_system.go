@@ -97,7 +97,7 @@ func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 	sheets := []sheet{revisionSheet(all), docSheet, {name: "changes", columns: []string{"path", "was", "now"}}}
 	if was != "" && now != "" && err == nil {
 		changes, trouble := d.diff(r.Context(), v, was, now)
-		p.Diff, p.DiffOf, p.Same = changes, was+" to "+now, trouble == "" && len(changes) == 0
+		p.Diff, p.DiffOf, p.Same = changes, v.say("%s to %s", was, now), trouble == "" && len(changes) == 0
 		if trouble != "" {
 			p.Trouble, status = trouble, http.StatusNotFound
 		}
@@ -136,7 +136,7 @@ func (d *adminDesk) diff(ctx context.Context, v view, was, now string) ([]explai
 		e, err := d.engine(ctx, v.now, name)
 		if err != nil {
 			d.cfg.Log.Warn("a configuration cannot be compared", "revision", name, "err", err)
-			return nil, "The configuration " + short(name, 40) + " cannot be compared: no gateway reported its values within 7 days."
+			return nil, v.say("The configuration %s cannot be compared: no gateway reported its values within 7 days.", short(name, 40))
 		}
 		engines[i] = e
 	}
@@ -198,7 +198,7 @@ func (d *adminDesk) deliveries(w http.ResponseWriter, r *http.Request) {
 	for _, x := range list { // of documents that are gone
 		if _, left := known[x.Receiver]; left {
 			row := v.deliveryRow(x.Receiver, x)
-			row.Type, row.Of = "no document names it any more", "–"
+			row.Type, row.Of = v.say("no document names it any more"), "–"
 			add(row, x)
 		}
 	}
@@ -230,7 +230,7 @@ func (v view) deliveryRow(name string, x alert.Delivered) deliveryRow {
 // hostOf is all of an address that is shown.
 func hostOf(to alert.Receiver) string {
 	if to.URLFile != "" {
-		return "in a file"
+		return phrase("in a file")
 	}
 	u, err := url.Parse(to.URL)
 	if err != nil {
@@ -329,6 +329,6 @@ func (v view) gatewayRow(g GatewayStats) gatewayRow {
 		row.Since = v.short(g.AppliedAt)
 	}
 	row.Connections, row.InFlight, row.Dropped, row.Unshipped, row.Faults = slo.Count(g.Connections), slo.Count(g.InFlight), slo.Count(g.Dropped), slo.Count(g.Unshipped), slo.Count(g.Faults)
-	row.Endpoints = slo.Count(g.Ready) + " of " + slo.Count(g.Endpoints)
+	row.Endpoints = v.say("%s of %s", slo.Count(g.Ready), slo.Count(g.Endpoints))
 	return row
 }

@@ -156,8 +156,9 @@ func (v view) calendar(c calSpan, all []happening, bars []stretch) Calendar {
 	if v.r.URL.Query().Has("at") {
 		asked = noon(y, m, d)
 	}
-	for _, k := range []string{"week", "month", "list"} {
-		out.Views = append(out.Views, Link{Name: strings.ToUpper(k[:1]) + k[1:], Href: c.turn(v.r, k, asked), Here: k == c.kind})
+	for _, k := range []string{phrase("Week"), phrase("Month"), phrase("List")} {
+		key := strings.ToLower(k)
+		out.Views = append(out.Views, Link{Name: k, Href: c.turn(v.r, key, asked), Here: key == c.kind})
 	}
 	slices.SortStableFunc(all, func(a, b happening) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key, b.key)) })
 	if c.kind == "list" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,9 @@ import (
 //     compared and counted, and become words of the reader in the template: {{word .}}.
 //
 // What other packages say (why a gate denies, how a guard decided) is English in API,
-// command line and pages alike; {{english .}} marks it, so that a screen reader does
-// not read it as Chinese. Exports are read by programs: they are English always.
+// command line and pages alike. Rewriting marks such values as English, as it does with
+// words of users, so that a screen reader does not read them as Chinese. Exports are
+// read by programs: they are English always.
 
 // lang is the language of one answer; the zero value is English.
 type lang struct{ words *catalogue }
@@ -81,13 +83,18 @@ func (l lang) of(kind, w string) string {
 	return l.word(w)
 }
 
-// english marks a sentence of another package, which is English in every language.
-func (l lang) english(s string) any {
-	if l.words == nil || !latin(s) || !strings.ContainsFunc(s, unicode.IsSpace) {
-		return s
+// shown is a value as it goes into a text of another language: words in Latin letters
+// alone are of another package, or of a user, and are marked as English.
+func shown(v any) any {
+	s, ok := v.(string)
+	if !ok || !latin(s) || !wordsBeside.MatchString(s) {
+		return v
 	}
-	return template.HTML(`<span lang="en">` + template.HTMLEscapeString(s) + `</span>`) // what is not ours is escaped
+	return template.HTML(`<span lang="en">` + template.HTMLEscapeString(s) + `</span>`)
 }
+
+// wordsBeside finds two words side by side; a name or a unit alone reads well anywhere.
+var wordsBeside = regexp.MustCompile(`\pL{2,}[,:;]?[ \x{202f}]\pL`)
 
 // phrase marks a literal that word will meet later, in a table or a constant. It
 // does nothing: the test that reads the source finds it by its name.

@@ -11,13 +11,17 @@ import (
 // translator rewrites sources of templates. text answers for a key; where it does
 // not know, the English stays.
 type translator struct {
-	text func(key string) (string, bool)
-	errs []error
+	text    func(key string) (string, bool)
+	open    []string // tags around what is written
+	inValue bool     // of an attribute
+	mark    bool
+	errs    []error
 }
 
-// rewrite is a source in another language.
-func rewrite(src string, text func(key string) (string, bool)) (string, error) {
-	t := &translator{text: text}
+// rewrite is a source in another language; mark says whether values that stay English
+// are to be marked as such.
+func rewrite(src string, mark bool, text func(key string) (string, bool)) (string, error) {
+	t := &translator{text: text, mark: mark}
 	out := t.source(pieces(src))
 	return out, errors.Join(t.errs...)
 }
@@ -37,6 +41,7 @@ func (t *translator) source(all []piece) string {
 		}
 		flush()
 		out.WriteString(t.piece(all[i]))
+		t.nest(all[i])
 		i++
 	}
 	flush()
@@ -68,10 +73,45 @@ func (t *translator) run(nodes []node) string {
 func (t *translator) filled(all []piece) string {
 	var out strings.Builder
 	for _, p := range all {
-		out.WriteString(t.piece(p))
+		out.WriteString(t.piece(t.marked(p)))
 	}
 	return out.String()
 }
+
+// nest keeps the tags that are open. Where actions open one and close another it may
+// be wrong, but what must not be marked stands directly in its tag.
+func (t *translator) nest(p piece) {
+	switch {
+	case p.kind != isTag || strings.HasSuffix(p.src, "/>"):
+	case !p.close:
+		t.open = append(t.open, p.name)
+	default:
+		for i := len(t.open) - 1; i >= 0; i-- {
+			if t.open[i] == p.name {
+				t.open = t.open[:i]
+				break
+			}
+		}
+	}
+}
+
+// marked hands a value through shown. In an attribute, a choice or a drawing a tag
+// around it would be text, or nothing.
+func (t *translator) marked(p piece) piece {
+	switch {
+	case p.kind != isAction || !t.mark || t.inValue || len(t.open) > 0 && slices.Contains(textOnly[:], t.open[len(t.open)-1]):
+		return p
+	case slices.Contains(noValue[:], p.name):
+		return p
+	}
+	p.src = strings.TrimSuffix(p.src, "}}") + " | shown}}"
+	return p
+}
+
+var (
+	textOnly = [...]string{"title", "option", "text", "desc", "svg"}
+	noValue  = [...]string{"if", "with", "range", "else", "end", "template", "define", "block", "break", "continue", "set", "asset"}
+)
 
 // unit is the translated source of nodes, with the blanks around them as they were.
 func (t *translator) unit(nodes []node) string {
@@ -206,5 +246,7 @@ func (t *translator) value(src string) string {
 		end := actionEnd(src, 0)
 		all, src = append(all, actionPiece(src[:end])), src[end:]
 	}
+	t.inValue = true
+	defer func() { t.inValue = false }()
 	return t.source(all)
 }

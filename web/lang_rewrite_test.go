@@ -33,7 +33,7 @@ func TestUnitsOfATemplate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var keys []string
-			out, err := rewrite(tt.src, func(key string) (string, bool) { keys = append(keys, key); return key, true })
+			out, err := rewrite(tt.src, false, func(key string) (string, bool) { keys = append(keys, key); return key, true })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func plain(src string) string {
 
 func TestATranslationPutsMarksInItsOwnOrder(t *testing.T) {
 	src := `<p>{{.N}} of <a href="/x">{{.M}} runs</a> failed in <code>a</code>.</p>`
-	got, err := rewrite(src, func(string) (string, bool) { return "在 {2} 的 <1>{1} 次运行</1>中有 {0} 次失败。", true })
+	got, err := rewrite(src, false, func(string) (string, bool) { return "在 {2} 的 <1>{1} 次运行</1>中有 {0} 次失败。", true })
 	if want := `<p>在 <code>a</code> 的 <a href="/x">{{.M}} 次运行</a>中有 {{.N}} 次失败。</p>`; err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
@@ -63,7 +63,7 @@ func TestATranslationPutsMarksInItsOwnOrder(t *testing.T) {
 func TestATranslationIsTextAndNothingElse(t *testing.T) {
 	src := `<p title="Two">One {{.N}}</p>`
 	for _, evil := range []string{`<script>alert(1)</script> {0}`, `{{.Secret}} {0}`, `"><img src=x onerror=y> {0}`, `{0} {{"{{"}}`, `{0}</p><p>`} {
-		out, err := rewrite(src, func(string) (string, bool) { return evil, true })
+		out, err := rewrite(src, false, func(string) (string, bool) { return evil, true })
 		if err != nil {
 			continue // refused, which is as good
 		}
@@ -80,10 +80,35 @@ func TestATranslationIsTextAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestWhatStaysEnglishSaysSo(t *testing.T) {
+	src := `<h1>{{.A}}</h1><p title="{{.A}}">{{.B}} {{.C}}</p><option>{{.A}}</option><text>{{.A}}<title>{{.A}}</title></text>{{with .A}}<b>{{.}}</b>{{end}}`
+	out, err := rewrite(src, true, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl, err := template.New("").Funcs(template.FuncMap{"shown": shown}).Parse(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	err = tmpl.Execute(&b, map[string]any{"A": "the <i>gate</i> said no", "B": "order", "C": 7})
+	en := `<span lang="en">the &lt;i&gt;gate&lt;/i&gt; said no</span>`
+	plain := `the &lt;i&gt;gate&lt;/i&gt; said no`
+	want := `<h1>` + en + `</h1><p title="` + plain + `">order 7</p><option>` + plain + `</option><text>` + plain + `<title>` + plain + `</title></text><b>` + en + `</b>`
+	if got := b.String(); err != nil || got != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
+	}
+	for text, mark := range map[string]bool{"order is late": true, "decided by 断路器": false, "order": false, "20 300": false, "5 s": false, "order，12 s": false, "30 d up to now": true} {
+		if _, marked := shown(text).(template.HTML); marked != mark {
+			t.Errorf("%q is marked %v", text, marked)
+		}
+	}
+}
+
 func TestATranslationNamesEveryMarkOnce(t *testing.T) {
 	src := `<p>{{.N}} of <b>them</b></p>`
 	for _, bad := range []string{"其中 <1>它们</1>", "{0} 之 {0} <1></1>", "{1} <1></1> {0}", "{0} <2></2>", "{0} </1><1>", "{0} <1>", "{x} <1></1>", "{0"} {
-		if out, err := rewrite(src, func(key string) (string, bool) { return bad, true }); err == nil {
+		if out, err := rewrite(src, false, func(key string) (string, bool) { return bad, true }); err == nil {
 			t.Errorf("%q was taken: %s", bad, out)
 		}
 	}
@@ -121,11 +146,11 @@ func FuzzRewritingChangesNothingButWords(f *testing.F) {
 		}
 		// A text that has been through is what comes out again.
 		same := func(key string) (string, bool) { return strings.ReplaceAll(key, "~", thinSpace), true }
-		once, err := rewrite(src, same)
+		once, err := rewrite(src, false, same)
 		if err != nil {
 			return // braces in texts are refused
 		}
-		if twice, err := rewrite(once, same); err != nil || twice != once {
+		if twice, err := rewrite(once, false, same); err != nil || twice != once {
 			t.Fatalf("%q became %q, then %q, %v", src, once, twice, err)
 		}
 	})

@@ -91,7 +91,7 @@ func parseSet(a *assets, l lang) (map[string]*template.Template, error) {
 	}
 	base := template.New("").Funcs(template.FuncMap{
 		"asset":  a.url,
-		"tongue": l.tag, "word": l.word, "of": l.of, "english": l.english,
+		"tongue": l.tag, "word": l.word, "of": l.of, "shown": shown,
 		"sheets": func() ([]string, error) {
 			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "days.css", "sizes.css")
 		},
@@ -121,7 +121,7 @@ func parseInto(t *template.Template, l lang, name string) error {
 	src, err := templateFiles.ReadFile("templates/" + name + ".html")
 	text := string(src)
 	if err == nil && l.words != nil {
-		text, err = rewrite(text, func(key string) (string, bool) { w, ok := l.words.text[key]; return w, ok })
+		text, err = rewrite(text, true, func(key string) (string, bool) { w, ok := l.words.text[key]; return w, ok })
 	}
 	if err == nil {
 		_, err = t.Parse(text)
