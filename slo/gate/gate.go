@@ -58,6 +58,9 @@ type Request struct {
 	Once string
 	// DryRun asks without any effect: nothing is kept, no override is used.
 	DryRun bool
+	// Standing asks how things stand and not about one deploy, as a list of freezes does:
+	// no cap on deploys holds it up, and it takes no slot.
+	Standing bool
 }
 
 // Policy is how states become answers.

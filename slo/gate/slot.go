@@ -50,7 +50,7 @@ type capped struct {
 // capped looks for caps on the deploy that d lets out.
 func (j *judgement) capped(d Decision) capped {
 	c := capped{j: j, deploy: slo.Deploy{Service: j.r.Service, Env: j.env, Ref: j.r.Ref, Kind: string(j.r.Kind), Key: slo.DeployKey(j.r.Ref, j.r.Once)}}
-	if d.Decision != Allow {
+	if d.Decision != Allow || j.r.Standing {
 		return c
 	}
 	c.bounds = j.f.Bounds(j.r.Service, j.env, d.State)
@@ -76,8 +76,8 @@ func (c capped) look(d Decision, live []slo.Deploy) Decision {
 	switch {
 	case len(c.bounds) == 0:
 		return d
-	case c.deploy.Key == "" && !c.free && len(c.enforced()) > 0:
-		return notNamed(d)
+	case c.deploy.Key == "" && c.j.r.DryRun && !c.free && len(c.enforced()) > 0:
+		return notNamed(d) // as it would be; a page that looks has nothing to name
 	}
 	if b, full := freeze.Full(c.enforced(), live, c.deploy); full && !c.free {
 		return taken(d, b, live)

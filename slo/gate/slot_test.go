@@ -145,6 +145,15 @@ func TestSLO_C1_WithoutTheDatabaseNoSlotIsGiven(t *testing.T) {
 
 func TestWhatHasNoNameGetsNoSlot(t *testing.T) {
 	h := newHarbour(t, slo.Normal, nil)
+	if d := h.ask("", func(r *Request) { r.Standing = true }); d.Decision != Allow || len(h.slots.live) != 0 {
+		t.Errorf("how things stand: %+v", d)
+	}
+	if d := h.Look(Request{Service: "order", Env: "prod", Kind: Feature}); d.Decision != Allow {
+		t.Errorf("a page that looks: %+v", d)
+	}
+	if d := h.ask("", func(r *Request) { r.DryRun = true }); d.ReasonCode != CodeNotNamed {
+		t.Errorf("a dry run: %+v", d)
+	}
 	if d := h.ask(""); d.Decision != Hold || d.ReasonCode != CodeNotNamed || len(h.slots.live) != 0 {
 		t.Errorf("%+v", d)
 	}

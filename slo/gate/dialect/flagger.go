@@ -76,6 +76,7 @@ func (d *Desk) FlaggerRollback(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	q.Standing = true // the canary is out already
 	a := d.cfg.Gate.Look(q.Request)
 	spent := a.RestsOn != nil && a.RestsOn.Bad > a.RestsOn.Allowed
 	if a.Decision != gate.Deny || a.State != slo.Frozen || !spent {

@@ -34,6 +34,7 @@ func (d *Desk) GitLab(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	q.Standing = true
 	a := q.settle(d.cfg.Gate.Answer(r.Context(), q.Request))
 	periods := []FreezePeriod{}
 	if a.Decision != gate.Allow {

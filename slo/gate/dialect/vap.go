@@ -92,7 +92,7 @@ func (d *Desk) Freezes(w http.ResponseWriter, r *http.Request) {
 	now := d.cfg.Now().UTC()
 	data := map[string]string{"unknown.answer": unknown, "written.at": now.Format(time.RFC3339), "env": env}
 	for _, service := range d.services(r, env) {
-		q := question{gate.Request{Service: service, Env: env, Kind: gate.Feature}, v.Get(onUnknown)}
+		q := question{gate.Request{Service: service, Env: env, Kind: gate.Feature, Standing: true}, v.Get(onUnknown)}
 		a := q.settle(d.cfg.Gate.Answer(r.Context(), q.Request))
 		data[service] = string(a.Decision)
 		data[service+".why"] = clip(strings.Join(strings.Fields(Text(a)), " "), 500)
