@@ -269,7 +269,7 @@ func (l lang) guardWords(g scenario.GameDay) string { return l.clauses(l.stopWor
 // stopWords says in words what ends all of a game day: its brakes as those of a run.
 func (l lang) stopWords(g scenario.GameDay) (out []string) {
 	for _, x := range g.Stop {
-		out = append(out, brakeWords(x))
+		out = append(out, l.brakeWords(x))
 	}
 	if g.Deadline > 0 {
 		out = append(out, l.say("it goes on for longer than %s", l.lasting(g.Deadline)))

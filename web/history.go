@@ -82,7 +82,7 @@ func (s *Server) counted(r *http.Request, v view, st slo.Status) (h rangeCount, 
 	chosen := chooseRange(r.URL.Query().Get("r"), v.reach(st), o.Window)
 	for i, c := range ranges {
 		if c.back <= o.Window || i == 0 {
-			links = append(links, Link{Name: slo.Span(c.back), Href: with(r, "r", c.key), Here: i == chosen})
+			links = append(links, Link{Name: v.lasting(c.back), Href: with(r, "r", c.key), Here: i == chosen})
 		}
 	}
 	c := ranges[chosen]
@@ -93,7 +93,7 @@ func (s *Server) counted(r *http.Request, v view, st slo.Status) (h rangeCount, 
 	// no gap.
 	h.points = slices.DeleteFunc(slices.Clone(points), func(p slo.Point) bool { return p.NoData && p.At.After(v.now) })
 	if trouble = s.read(v, "The history", err); trouble == "" && len(h.points) == 0 {
-		trouble = "No step of this range has been counted yet."
+		trouble = v.say("No step of this range has been counted yet.")
 	}
 	return h, links, trouble
 }
@@ -132,7 +132,7 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 			low = min(low, left[i])
 		}
 	}
-	c := &Chart{ID: "burndown", Height: "h264", Columns: []string{"Budget left", "Requests", "Failures", "by experiments"}}
+	c := &Chart{ID: "burndown", Height: "h264", Columns: []string{v.say("Budget left"), v.say("Requests"), v.say("Failures"), v.say("by experiments")}}
 	var ticks []float64
 	a.min, a.max, ticks = 0, 100, []float64{0, 25, 50, 75, 100}
 	if low < 0 {
@@ -145,7 +145,7 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	c.X = v.times(a)
 	c.Gaps = a.gaps(at, left, step)
 	sp := spec{Unit: "%", From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks,
-		Series: []series{{Label: "Budget left", Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
+		Series: []series{{Label: v.say("Budget left"), Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
 	v.bandsOf(a, over.runs, c, &sp)
 	v.mark(a, c, &sp, over.marks...)
 	v.freezes(a, over.frozen, c, &sp)
@@ -156,12 +156,13 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	for _, l := range []struct {
 		ppm         int64
 		class, text string
-	}{{1_000_000 - policy.WarnPPM, "warn", "warn"}, {1_000_000 - policy.EmergencyPPM, "emergency", "emergency"}, {0, "frozen", "frozen below"}} {
+	}{{1_000_000 - policy.WarnPPM, "warn", v.say("warn %s", slo.Percent(1_000_000-policy.WarnPPM))}, {1_000_000 - policy.EmergencyPPM, "emergency", v.say("emergency %s", slo.Percent(1_000_000-policy.EmergencyPPM))},
+		{0, "frozen", v.say("frozen below %s", slo.Percent(0))}} {
 		y := float64(l.ppm) / 10_000
 		limit := Limit{At: pos(a.y(y)), Class: l.class, Dy: "-5"}
 		// Where the scale is long the three lines lie together: one label is enough.
 		if a.max-a.min <= 220 || l.class == "frozen" {
-			limit.Text = l.text + " " + slo.Percent(l.ppm)
+			limit.Text = l.text
 		}
 		c.Limits = append(c.Limits, limit)
 		sp.Limits = append(sp.Limits, specLimit{y, l.class, limit.Text})
@@ -178,31 +179,31 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	for i, p := range points {
 		row := Row{Time: v.stamp(p.At, a)}
 		if i < early && !p.NoData {
-			row.Cells = []Cell{{"", "too few requests yet", true}, {"", slo.Count(p.Valid), false}, {"", slo.Count(p.Bad), p.Bad == 0}, {"", slo.Count(p.ChaosBad), p.ChaosBad == 0}}
+			row.Cells = []Cell{{"", v.say("too few requests yet"), true}, {"", slo.Count(p.Valid), false}, {"", slo.Count(p.Bad), p.Bad == 0}, {"", slo.Count(p.ChaosBad), p.ChaosBad == 0}}
 		} else if p.NoData {
-			row.Cells = []Cell{{"", "no data", true}, {"", "–", true}, {"", "–", true}, {"", "–", true}}
+			row.Cells = []Cell{{"", v.say("no data"), true}, {"", "–", true}, {"", "–", true}, {"", "–", true}}
 		} else {
 			row.Cells = []Cell{{fmt.Sprintf("%.4f", float64(p.RemainingPPM)/10_000), slo.Percent(p.RemainingPPM), false},
 				{"", slo.Count(p.Valid), false}, {"", slo.Count(p.Bad), p.Bad == 0}, {"", slo.Count(p.ChaosBad), p.ChaosBad == 0}}
 		}
 		c.Rows = append(c.Rows, row)
 	}
-	c.Label = "Budget left of " + st.Objective.Service + ": " + page0(st) + " now"
+	c.Label = v.say("Budget left of %s: %s now", st.Objective.Service, v.page0(st))
 	c.Summary = v.story(st, len(c.Bands))
-	c.Legend = []Key{{Class: "c1", Text: "budget left", Line: true}}
+	c.Legend = []Key{{Class: "c1", Text: v.say("budget left"), Line: true}}
 	if len(c.Bands) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "band", Text: "experiment"})
+		c.Legend = append(c.Legend, Key{Class: "band", Text: v.say("experiment")})
 	}
 	if len(c.Frozen) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "f-frozen", Text: "releases frozen"})
+		c.Legend = append(c.Legend, Key{Class: "f-frozen", Text: v.say("releases frozen")})
 	}
 	if c.Proj != "" {
-		c.Legend = append(c.Legend, Key{Class: "c1 proj", Text: "pace of the last hour, expiries counted", Line: true})
+		c.Legend = append(c.Legend, Key{Class: "c1 proj", Text: v.say("pace of the last hour, expiries counted"), Line: true})
 	}
 	if len(c.Gaps) > 0 {
-		text := "no data"
+		text := v.say("no data")
 		if early > 0 {
-			text = "no data, or less than a tenth of the window's requests"
+			text = v.say("no data, or less than a tenth of the window's requests")
 		}
 		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: text})
 	}
@@ -210,8 +211,8 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	return c
 }
 
-func page0(st slo.Status) string {
-	big, _, _ := leftSentence(st)
+func (l lang) page0(st slo.Status) string {
+	big, _, _ := l.leftSentence(st)
 	return big
 }
 
@@ -219,15 +220,14 @@ func page0(st slo.Status) string {
 func (v view) story(st slo.Status, bands int) string {
 	b := st.Budget
 	if b.NoData {
-		return "No request has been counted; the hatched time is not good and not bad."
+		return v.say("No request has been counted; the hatched time is not good and not bad.")
 	}
-	text := slo.Count(b.Tally.Bad) + " failures of " + slo.Count(b.Valid) + " requests in the window"
+	text := v.say("%s failures of %s requests in the window.", slo.Count(b.Tally.Bad), slo.Count(b.Valid))
 	if b.Tally.ChaosBad > 0 {
-		text += ", " + slo.Count(b.Tally.ChaosBad) + " of them by experiments"
+		text = v.say("%s failures of %s requests in the window, %s of them by experiments.", slo.Count(b.Tally.Bad), slo.Count(b.Valid), slo.Count(b.Tally.ChaosBad))
 	}
-	text += "."
 	if bands > 0 {
-		text += " Violet bands are experiments on this service."
+		text = v.text(text, v.say("Violet bands are experiments on this service."))
 	}
 	return text
 }
@@ -265,8 +265,8 @@ type EventBars struct {
 }
 
 func (v view) bars(a axis, step time.Duration, points []slo.Point, runs []injector.Run) *EventBars {
-	total := &Chart{ID: "requests", Height: "h72 bare", Label: "Requests of each step"}
-	failed := &Chart{ID: "failures", Height: "h96", Label: "Failures of each step", X: v.times(a)}
+	total := &Chart{ID: "requests", Height: "h72 bare", Label: v.say("Requests of each step")}
+	failed := &Chart{ID: "failures", Height: "h96", Label: v.say("Failures of each step"), X: v.times(a)}
 	var topValid, topBad, sumValid, sumBad, sumChaos int64
 	for _, p := range points {
 		topValid, topBad = max(topValid, p.Valid), max(topBad, p.Bad)
@@ -312,12 +312,12 @@ func (v view) bars(a axis, step time.Duration, points []slo.Point, runs []inject
 			c.chart.Y = append(c.chart.Y, Tick{At: pos(100 - 100*t/c.high), Text: compact(t)})
 		}
 	}
-	total.Summary = slo.Count(sumValid) + " requests"
-	failed.Summary = slo.Count(sumBad) + " failures"
+	total.Summary = v.say("%s requests", slo.Count(sumValid))
+	failed.Summary = v.say("%s failures", slo.Count(sumBad))
 	if sumChaos > 0 {
-		failed.Summary += ", " + slo.Count(sumChaos) + " of them by experiments"
+		failed.Summary = v.say("%s failures, %s of them by experiments", slo.Count(sumBad), slo.Count(sumChaos))
 	}
-	return &EventBars{Requests: total, Failures: failed, Step: slo.Span(step)}
+	return &EventBars{Requests: total, Failures: failed, Step: v.lasting(step)}
 }
 
 func percentTick(v float64) string { return slo.Percent(int64(math.Round(v * 10_000))) }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"breakwater/injector/readiness"
 )
 
 var wanting = flag.String("wanting", "", "print the entries a catalogue lacks whose origin contains this text, ready to paste; \"all\" prints every one")
@@ -48,7 +50,12 @@ var closed = map[string][]string{
 	"a day":      {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"},
 	"lists":      {"%s and %s"},
 	"a level":    {"normal", "warn", "emergency", "frozen", "unknown"},
-	"a breaker":  {"breaker|open", "breaker|half-open", "breaker|closed", "breaker|no data"},
+	"a table": {"answers", "burn rates", "calendar", "causes", "changes", "checklist", "decisions", "deliveries", "deploys", "documents", "failures", "findings", "freezes", "gateways", "measures", "quarters", "readiness", "requests", "revisions", "runs",
+		"scenarios", "schedules", "services", "shares", "slos", "story", "tables", "timeline", "trend", "tries", "weeks", "why", "verdicts", "overrides", "open", "all", "notes", "silences", "states", "spans", "transitions", "limits", "refusals", "burndown", "who spent it", "overlays", "tokens", "results"},
+	"a policy":         {"policy|breaker", "policy|limiter", "policy|concurrency", "policy|retry budget", "policy|retry_budget", "policy|ejection", "policy|fallback", "policy|retry", "policy|timeout"},
+	"a kind of change": {"feature", "config", "dependency", "reliability fix", "security fix", "rollback", "scale", "experiment"},
+	"a reason":         {"rate limited", "retry budget", "local refusal", "client abort", "upstream failure"},
+	"a breaker":        {"breaker|open", "breaker|half-open", "breaker|closed", "breaker|no data"},
 }
 
 // every gathers the texts of templates and of Go.
@@ -58,6 +65,16 @@ func every(t *testing.T) *texts {
 	for set, words := range closed {
 		for _, w := range words {
 			out.add(w, "words of "+set, false)
+		}
+	}
+	for set, words := range closedSets {
+		for _, w := range words {
+			out.add(w, "words of "+set, false)
+		}
+	}
+	for _, a := range readiness.Assess(readiness.Facts{}) {
+		for _, w := range []string{a.Group, a.Question, (lang{}).itemWords(a.ID)} {
+			out.add(w, "words of readiness", false)
 		}
 	}
 	files, err := fs.Glob(templateFiles, "templates/*.html")

@@ -15,11 +15,11 @@ import (
 // with the fault band behind it.
 func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 	if run.StartedAt.IsZero() {
-		o.LiveTrouble = "The run has not started."
+		o.LiveTrouble = v.say("The run has not started.")
 		if !run.State.Ended() && !run.PlannedAt.IsZero() {
-			o.LiveTrouble = "The run starts " + v.soon(run.PlannedAt) + "."
+			o.LiveTrouble = v.say("The run starts %s.", v.soon(run.PlannedAt))
 		} else if run.State.Ended() {
-			o.LiveTrouble = "The run never started, so there is nothing to draw."
+			o.LiveTrouble = v.say("The run never started, so there is nothing to draw.")
 		}
 		return
 	}
@@ -46,7 +46,7 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 	}
 	points = merged(points, from, to)
 	if len(points) == 0 {
-		o.LiveTrouble = "No gateway has reported since the run began."
+		o.LiveTrouble = v.say("No gateway has reported since the run began.")
 		return
 	}
 	a := axis{from: from, to: to}
@@ -93,32 +93,32 @@ func (v view) failingChart(a axis, service string, runs []injector.Run, marks []
 	var ticks []float64
 	a.min, a.max, ticks = nice(0, top)
 	a.max = min(a.max, 100)
-	c := &Chart{ID: "live", Height: "h200", Columns: []string{"Failing", "Requests", "Failures"},
-		Label: "Share of failing requests of " + service + " during the run", X: v.times(a), Gaps: a.gaps(at, failed, 5*time.Second)}
+	c := &Chart{ID: "live", Height: "h200", Columns: []string{v.say("Failing"), v.say("Requests"), v.say("Failures")},
+		Label: v.say("Share of failing requests of %s during the run", service), X: v.times(a), Gaps: a.gaps(at, failed, 5*time.Second)}
 	for _, t := range ticks {
 		if t <= a.max {
 			c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: percentTick(t)})
 		}
 	}
 	sp := spec{Unit: "%", From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks,
-		Series: []series{{Label: "Failing", Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
+		Series: []series{{Label: v.say("Failing"), Color: "--c1", Area: true}}, Bands: [][2]int64{}, Limits: []specLimit{}}
 	v.bandsOf(a, runs, c, &sp)
 	v.mark(a, c, &sp, marks...)
 	line, area := a.path(at, failed, 0)
 	c.Lines, c.Area, c.Spec = []Line{{"c1", line}}, area, sp.json()
-	c.Legend = []Key{{Class: "c1", Text: "failing requests", Line: true}}
+	c.Legend = []Key{{Class: "c1", Text: v.say("failing requests"), Line: true}}
 	if len(c.Bands) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "band", Text: "fault armed"})
+		c.Legend = append(c.Legend, Key{Class: "band", Text: v.say("fault armed")})
 	}
 	if len(c.Gaps) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no request"})
+		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: v.say("no request")})
 	}
 	for _, p := range points {
 		row := Row{Time: v.clock(p.At)}
 		if n := p.Good + p.Bad; n > 0 {
 			row.Cells = append(row.Cells, Cell{fmt.Sprintf("%.4f", 100*float64(p.Bad)/float64(n)), slo.Share(p.Bad, n), p.Bad == 0}, Cell{"", slo.Count(n), false}, Cell{"", slo.Count(p.Bad), p.Bad == 0})
 		} else {
-			row.Cells = append(row.Cells, Cell{"", "no data", true}, Cell{"", "0", true}, Cell{"", "–", true})
+			row.Cells = append(row.Cells, Cell{"", v.say("no data"), true}, Cell{"", "0", true}, Cell{"", "–", true})
 		}
 		c.Rows = append(c.Rows, row)
 	}
@@ -131,7 +131,7 @@ func (v view) tries(a axis, run injector.Run, points []injector.Point) *Chart {
 	if len(points) == 0 {
 		return nil
 	}
-	c := &Chart{ID: "tries", Height: "h96", X: v.times(a), Label: "Tries that reached the fault, and those injected"}
+	c := &Chart{ID: "tries", Height: "h96", X: v.times(a), Label: v.say("Tries that reached the fault, and those injected")}
 	v.bandsOf(a, []injector.Run{run}, c, &spec{})
 	var top, sum, hit int64
 	for _, p := range points {
@@ -157,12 +157,12 @@ func (v view) tries(a axis, run injector.Run, points []injector.Point) *Chart {
 		tall("f-quiet", p.Attempts-p.Injected, p.Injected)
 		tall("f-chaos", p.Injected, 0)
 	}
-	c.Summary = slo.Count(sum) + " tries reached the fault, " + slo.Count(hit) + " injected"
+	c.Summary = v.say("%s tries reached the fault, %s injected", slo.Count(sum), slo.Count(hit))
 	return c
 }
 
 // hits are the exact counts of what the fault reached.
-func hits(r injector.Run) []Count {
+func (l lang) hits(r injector.Run) []Count {
 	if r.InjectAt.IsZero() {
 		return nil
 	}
@@ -174,35 +174,35 @@ func hits(r injector.Run) []Count {
 		return b
 	}
 	spared := r.Attempts - r.Injected
-	note := "no try reached it"
+	note := l.say("no try reached it")
 	if r.Attempts > 0 {
-		note = slo.Percent(slo.Part(r.Injected, r.Attempts)) + " hit, " + slo.Percent(r.ExpectedPPM) + " asked for"
+		note = l.say("%s hit, %s asked for", slo.Percent(slo.Part(r.Injected, r.Attempts)), slo.Percent(r.ExpectedPPM))
 	}
 	return []Count{
-		{"Matched", "tries that reached the fault", slo.Count(r.Attempts), bar("f-c4", r.Attempts, r.Attempts)},
-		{"Injected", note, slo.Count(r.Injected), bar("f-chaos", r.Injected, r.Attempts)},
-		{"Spared", "matched, left alone by the share", slo.Count(spared), bar("f-c2", spared, r.Attempts)},
+		{l.say("Matched"), l.say("tries that reached the fault"), slo.Count(r.Attempts), bar("f-c4", r.Attempts, r.Attempts)},
+		{l.say("Injected"), note, slo.Count(r.Injected), bar("f-chaos", r.Injected, r.Attempts)},
+		{l.say("Spared"), l.say("matched, left alone by the share"), slo.Count(spared), bar("f-c2", spared, r.Attempts)},
 	}
 }
 
 func (v view) runFacts(r injector.Run) []Fact {
 	var facts []Fact
 	if !r.InjectAt.IsZero() {
-		text := slo.Count(r.Bad) + " of " + slo.Count(r.Good+r.Bad)
+		text := v.say("%s of %s", slo.Count(r.Bad), slo.Count(r.Good+r.Bad))
 		if r.Good+r.Bad > 0 {
-			text += ", " + slo.Percent(slo.Part(r.Bad, r.Good+r.Bad))
+			text = v.say("%s, %s", text, slo.Percent(slo.Part(r.Bad, r.Good+r.Bad)))
 		}
 		facts = append(facts, Fact{Name: "Failed requests", Text: text})
-		spent := slo.SpentPercent(r.BudgetSpentPPM) + " of the window"
+		spent := v.say("%s of the window", slo.SpentPercent(r.BudgetSpentPPM))
 		if r.CapPPM > 0 {
-			spent += ", limit " + slo.Percent(r.CapPPM)
+			spent = v.say("%s of the window, limit %s", slo.SpentPercent(r.BudgetSpentPPM), slo.Percent(r.CapPPM))
 		}
 		facts = append(facts, Fact{Name: "Budget spent", Text: spent})
 	}
 	for _, t := range []struct {
 		name string
 		at   time.Time
-	}{{"Planned", r.PlannedAt}, {"Started", r.StartedAt}, {"Injected", r.InjectAt}, {"Ended", r.EndedAt}} {
+	}{{phrase("Planned"), r.PlannedAt}, {phrase("Started"), r.StartedAt}, {phrase("Injected"), r.InjectAt}, {phrase("Ended"), r.EndedAt}} {
 		if !t.at.IsZero() {
 			facts = append(facts, Fact{Name: t.name, Text: v.day(t.at).Text + t.at.In(v.zone).Format(":05")})
 		}

@@ -100,13 +100,13 @@ func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := s.cfg.Situations.Answer(r.Context(), q.Get("service"), q.Get("env"), func(service string) bool { return s.cfg.Covers(r, service) })
 	if name := q.Get("service"); name != "" && !s.cfg.Covers(r, name) {
-		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+name+".")
+		s.trouble(w, v, http.StatusForbidden, "Not your service", v.say("Your token does not cover %s.", name))
 		return
 	}
 	if s.exported(w, v, nowSheets(answer)...) {
 		return
 	}
-	page := nowView{Title: "Nothing is watched yet", Empty: answer.Situation == nil, API: "GET /api/v1/now", CLI: "breakwater now",
+	page := nowView{Title: v.say("Nothing is watched yet"), Empty: answer.Situation == nil, API: "GET /api/v1/now", CLI: "breakwater now",
 		Take: map[string]Take{"services": take(r, "services"), "causes": take(r, "causes"), "shares": take(r, "shares")}}
 	few, more := bounded(v, answer.Services)
 	page.More = more
@@ -116,56 +116,49 @@ func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
 		row.Here = answer.Situation != nil && answer.Situation.Service == b.Service && answer.Situation.Env == b.Env
 		page.Others = append(page.Others, row)
 	}
-	title := "Now"
+	title, head := v.say("Now"), v.say("%s now", v.say("Now"))
 	if sit := answer.Situation; sit != nil {
-		title = sit.Service
+		title, head = sit.Service, v.say("%s now", sit.Service)
 		s.situation(r, v, *sit, &page)
 	}
-	s.show(w, v, http.StatusOK, "now", Page{Title: title + " now", Crumbs: []Link{{Name: "Now", Href: "/now"}, {Name: title}}}, page)
+	s.show(w, v, http.StatusOK, "now", Page{Title: head, Crumbs: []Link{{Name: "Now", Href: "/now"}, {Name: title}}}, page)
 }
 
 func (s *Server) situation(r *http.Request, v view, sit now.Situation, page *nowView) {
-	page.Title, page.Sub, _ = strings.Cut(strings.TrimSuffix(sit.Headline, "."), " since ")
-	if page.Sub != "" {
-		page.Sub = "since " + page.Sub + "."
-	}
-	if sit.Stale || sit.State == now.Fine || sit.State == now.NoData {
-		lead, rest, _ := strings.Cut(sit.Headline, ": ")
-		page.Title, page.Sub = strings.TrimSuffix(lead, "."), rest
-	}
+	page.Title, page.Sub = v.headline(sit)
 	page.Env = sit.Env
 	page.Chip = levelChip(sit.Measure.Level, sit.State == now.NoData)
 	page.API += "?service=" + url.QueryEscape(sit.Service)
 	page.CLI += " --service " + sit.Service
-	page.Who, page.Measure, page.Protection = v.whoAnswer(sit), v.measureAnswer(sit), protectAnswer(sit)
+	page.Who, page.Measure, page.Protection = v.whoAnswer(sit), v.measureAnswer(sit), v.protectAnswer(sit)
 	page.Incident = s.openIncident(r, v, sit)
 	runs := map[string]bool{}
 	for _, run := range v.running() {
 		runs[run.ID] = true
 	}
 	for _, c := range sit.Causes {
-		page.Causes = append(page.Causes, causeRow(c, runs))
+		page.Causes = append(page.Causes, v.causeRow(c, runs))
 	}
 	if len(sit.Causes) == 0 {
-		page.NoCause = "Nobody is hit, so there is nothing to explain."
+		page.NoCause = v.say("Nobody is hit, so there is nothing to explain.")
 		if sit.State == now.Hit || sit.State == now.Covered {
-			page.NoCause = "Nothing stands out: failures are spread over all that is known."
+			page.NoCause = v.say("Nothing stands out: failures are spread over all that is known.")
 		} else if sit.State == now.NoData {
-			page.NoCause = "Without data nothing is concluded, neither good nor bad."
+			page.NoCause = v.say("Without data nothing is concluded, neither good nor bad.")
 		}
 	}
 	acts, idle := sit.Acting()
 	for _, p := range acts {
-		page.Acts = append(page.Acts, actRow(p, Chip{Class: "fg-normal", Icon: "s-normal", Text: "acts"}))
+		page.Acts = append(page.Acts, v.actRow(p, Chip{Class: "fg-normal", Icon: "s-normal", Text: v.say("acts")}))
 	}
 	for _, p := range idle {
-		page.Acts = append(page.Acts, actRow(p, Chip{Class: "fg-unknown", Icon: "s-nodata", Text: "not protected"}))
+		page.Acts = append(page.Acts, v.actRow(p, Chip{Class: "fg-unknown", Icon: "s-nodata", Text: v.say("not protected")}))
 	}
 	for _, t := range []struct {
 		name string
 		list []now.Share
-	}{{"Callers", sit.Who.Callers}, {"Routes", sit.Who.Routes}, {"Tenants", sit.Who.Tenants}} {
-		if rows := shareRows(t.list); len(rows) > 0 {
+	}{{v.say("Callers"), sit.Who.Callers}, {v.say("Routes"), sit.Who.Routes}, {v.say("Tenants"), sit.Who.Tenants}} {
+		if rows := v.shareRows(t.list); len(rows) > 0 {
 			page.Shares = append(page.Shares, ShareTable{t.name, rows})
 		}
 	}
@@ -173,8 +166,40 @@ func (s *Server) situation(r *http.Request, v view, sit now.Situation, page *now
 		icon, class := happenedIcon(h.Kind)
 		page.Log = append(page.Log, LogLine{Time: v.clock(h.At), Icon: icon, Class: class, Text: h.Text})
 	}
-	page.Explain = explainNow(sit)
+	page.Explain = v.explainNow(sit)
 	page.Chart, page.ChartTrouble = s.failing(r, v, sit.Service, 30*time.Minute, sit.Since)
+}
+
+// headline is the sentence of the answer, cut in two. In another language it is put
+// together of what that sentence says.
+func (v view) headline(sit now.Situation) (title, sub string) {
+	switch {
+	case v.words == nil || sit.Stale:
+	case sit.State == now.NoData && sit.DataUntil != nil:
+		return v.say("No data of %s", sit.Service), v.say("nothing was reported for ten minutes, reports reach until %s.", v.clock(*sit.DataUntil).Text)
+	case sit.State == now.NoData:
+		return v.say("No data of %s", sit.Service), v.say("nothing was reported for ten minutes.")
+	case sit.State == now.Fine:
+		return v.say("%s is fine", sit.Service), v.say("nobody is hit beyond what is usual.")
+	case sit.Since != nil:
+		since, span := v.clock(*sit.Since).Text, v.lasting(max(v.now.Sub(*sit.Since), 0).Truncate(time.Second))
+		if sit.State == now.Covered {
+			return v.say("%s fails behind its retries and fallbacks", sit.Service), v.say("since %s (%s); users are hardly hit.", since, span)
+		}
+		if sit.Who.Throttled*2 > sit.Who.Hits {
+			return v.say("%s refuses requests", sit.Service), v.say("since %s, for %s.", since, span)
+		}
+		return v.say("%s is failing", sit.Service), v.say("since %s, for %s.", since, span)
+	}
+	if sit.Stale || sit.State == now.Fine || sit.State == now.NoData {
+		lead, rest, _ := strings.Cut(sit.Headline, ": ")
+		return strings.TrimSuffix(lead, "."), rest
+	}
+	title, sub, _ = strings.Cut(strings.TrimSuffix(sit.Headline, "."), " since ")
+	if sub != "" {
+		sub = "since " + sub + "."
+	}
+	return title, sub
 }
 
 func stateChip(st now.State) Chip {
@@ -192,89 +217,89 @@ func stateChip(st now.State) Chip {
 func (v view) whoAnswer(sit now.Situation) Answer {
 	w := sit.Who
 	if w.HitPPM == nil {
-		return Answer{Big: "no data", Class: "mute", Lead: "Nobody knows who is hit", Text: []string{"No request was reported; neither good nor bad is assumed."}}
+		return Answer{Big: v.say("no data"), Class: "mute", Lead: v.say("Nobody knows who is hit"), Text: []string{v.say("No request was reported; neither good nor bad is assumed.")}}
 	}
-	a := Answer{Big: slo.Percent(*w.HitPPM), Lead: "of the requests of " + sit.Service + " are hit"}
+	a := Answer{Big: slo.Percent(*w.HitPPM), Lead: v.say("of the requests of %s are hit", sit.Service)}
 	if sit.State == now.Hit {
 		a.Class = "fg-emergency"
-		a.Lead += ", " + slo.Count(w.PerMinute) + " a minute"
+		a.Lead = v.say("of the requests of %s are hit, %s a minute", sit.Service, slo.Count(w.PerMinute))
 	}
-	text := slo.Count(w.Hits) + " of " + slo.Count(w.Asked)
+	text := v.say("%s of %s", slo.Count(w.Hits), slo.Count(w.Asked))
 	if sit.Since != nil {
-		text += " since " + v.short(*sit.Since).Text
+		text = v.say("%s of %s since %s", slo.Count(w.Hits), slo.Count(w.Asked), v.short(*sit.Since).Text)
 	}
 	if w.WasPPM != nil {
-		text += "; before that " + slo.Percent(*w.WasPPM)
+		text = v.clauses(text, v.say("before that %s", slo.Percent(*w.WasPPM)))
 	}
-	a.Text = append(a.Text, text+".")
+	a.Text = append(a.Text, v.say("%s.", text))
 	if w.Throttled > 0 {
-		a.Text = append(a.Text, slo.Count(w.Throttled)+" of them were told to come later.")
+		a.Text = append(a.Text, v.say("%s of them were told to come later.", slo.Count(w.Throttled)))
 	}
 	if sit.State == now.Hit {
-		a.Text = append(a.Text, mostHit(w.Callers)...)
+		a.Text = append(a.Text, v.mostHit(w.Callers)...)
 		if w.Works != "" {
-			a.Text = append(a.Text, "Works: "+w.Works+".")
+			a.Text = append(a.Text, v.say("Works: %s.", w.Works))
 		}
 	}
 	return a
 }
 
-func mostHit(callers []now.Share) []string {
+func (l lang) mostHit(callers []now.Share) []string {
 	var parts []string
 	for _, c := range callers[:min(len(callers), 3)] {
 		if c.Hits > 0 {
-			parts = append(parts, cmp.Or(c.Value, "without a name")+" "+slo.Percent(c.HitsPPM))
+			parts = append(parts, cmp.Or(c.Value, l.say("without a name"))+" "+slo.Percent(c.HitsPPM))
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"Of the failures: " + strings.Join(parts, ", ") + "."}
+	return []string{l.say("Of the failures: %s.", l.list(parts...))}
 }
 
 func (v view) measureAnswer(sit now.Situation) Answer {
 	m := sit.Measure
-	a := Answer{Big: "no data", Class: "mute", Lead: "No request to measure"}
+	a := Answer{Big: v.say("no data"), Class: "mute", Lead: v.say("No request to measure")}
 	if m.SuccessPPM != nil {
-		a.Big, a.Class, a.Lead = slo.Share(*m.SuccessPPM, 1_000_000), "", "success"
+		a.Big, a.Class, a.Lead = slo.Share(*m.SuccessPPM, 1_000_000), "", v.say("success")
 		if m.FirstTryPPM != nil && *m.FirstTryPPM != *m.SuccessPPM {
-			a.Small, a.Lead = "("+slo.Share(*m.FirstTryPPM, 1_000_000)+")", "success (at the first try)"
+			a.Small, a.Lead = "("+slo.Share(*m.FirstTryPPM, 1_000_000)+")", v.say("success (at the first try)")
 		}
 		if m.TargetPPB > 0 && *m.SuccessPPM*1000 < m.TargetPPB && sit.State == now.Hit {
 			a.Class = "fg-emergency"
 		}
 	}
 	if m.Objective == "" {
-		a.Text = append(a.Text, "Nothing is promised for "+sit.Service+".")
+		a.Text = append(a.Text, v.say("Nothing is promised for %s.", sit.Service))
 		return a
 	}
-	a.Lead += ", target " + slo.Target(m.TargetPPB)
+	a.Lead = v.say("%s, target %s", a.Lead, slo.Target(m.TargetPPB))
 	if m.RemainingPPM != nil {
-		text := "Budget " + slo.Percent(*m.RemainingPPM) + " left."
+		text := v.say("Budget %s left.", slo.Percent(*m.RemainingPPM))
 		if m.EmptyAt != nil {
-			text += " Empty " + v.soon(*m.EmptyAt) + "."
+			text = v.text(text, v.say("Empty %s.", v.soon(*m.EmptyAt)))
 		}
 		if m.ThawAt != nil {
-			text += " Thaws " + v.soon(*m.ThawAt) + "."
+			text = v.text(text, v.say("Thaws %s.", v.soon(*m.ThawAt)))
 		}
 		a.Text = append(a.Text, text)
 	}
 	var burns []string
 	if m.BurnMilli != nil {
-		burns = append(burns, slo.RateMilli(*m.BurnMilli)+" over 5\u202fmin")
+		burns = append(burns, v.say("%s over 5\u202fmin", slo.RateMilli(*m.BurnMilli)))
 	}
 	if m.BurnHour != nil {
-		burns = append(burns, slo.RateMilli(*m.BurnHour)+" over 1\u202fh")
+		burns = append(burns, v.say("%s over 1\u202fh", slo.RateMilli(*m.BurnHour)))
 	}
 	if len(burns) > 0 {
-		a.Text = append(a.Text, "Burns at "+strings.Join(burns, ", ")+".")
+		a.Text = append(a.Text, v.say("Burns at %s.", v.list(burns...)))
 	}
 	return a
 }
 
-func protectAnswer(sit now.Situation) Answer {
+func (l lang) protectAnswer(sit now.Situation) Answer {
 	acts, idle := sit.Acting()
-	a := Answer{Big: slo.Count(int64(len(acts))), Small: "of " + slo.Count(int64(len(acts)+len(idle))) + " act", Lead: "Nothing needs to act"}
+	a := Answer{Big: slo.Count(int64(len(acts))), Small: l.say("of %s act", slo.Count(int64(len(acts)+len(idle)))), Lead: l.say("Nothing needs to act")}
 	switch {
 	case len(acts) > 0:
 		a.Lead = sentence(acts[0].Text)
@@ -282,15 +307,15 @@ func protectAnswer(sit now.Situation) Answer {
 			a.Text = append(a.Text, sentence(p.Text))
 		}
 	case sit.State == now.Hit:
-		a.Lead, a.Class = "Nothing acts now", "fg-emergency"
+		a.Lead, a.Class = l.say("Nothing acts now"), "fg-emergency"
 	case sit.State == now.NoData:
-		a.Lead = "Nothing is known to act"
+		a.Lead = l.say("Nothing is known to act")
 	}
 	if len(idle) > 0 {
 		a.Text = append(a.Text, sentence(idle[0].Text))
 	}
 	if len(acts)+len(idle) == 0 {
-		a.Small = "act"
+		a.Small = l.say("act")
 	}
 	return a
 }
@@ -306,12 +331,12 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + strings.TrimSuffix(text[1:], ".") + "."
 }
 
-func causeRow(c now.Cause, running map[string]bool) CauseRow {
-	row := CauseRow{Rank: slo.Count(int64(c.Rank)), Kind: strings.ReplaceAll(string(c.Kind), "_", " "), Text: c.Text, Details: c.Details,
-		Explains: slo.Percent(c.ExplainedPPM), Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(clamp(float64(c.ExplainedPPM) / 10_000)), Label: slo.Percent(c.ExplainedPPM) + " of the failures"}}
+func (l lang) causeRow(c now.Cause, running map[string]bool) CauseRow {
+	row := CauseRow{Rank: slo.Count(int64(c.Rank)), Kind: l.word(strings.ReplaceAll(string(c.Kind), "_", " ")), Text: c.Text, Details: c.Details,
+		Explains: slo.Percent(c.ExplainedPPM), Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(clamp(float64(c.ExplainedPPM) / 10_000)), Label: l.say("%s of the failures", slo.Percent(c.ExplainedPPM))}}
 	switch c.Kind {
 	case now.AnExperiment:
-		row.Link = &Link{Name: "Run " + c.Subject, Href: runHref(c.Subject)}
+		row.Link = &Link{Name: l.say("Run %s", c.Subject), Href: runHref(c.Subject)}
 		row.Bar.Class = "f-chaos"
 		if running[c.Subject] {
 			row.Stop = runHref(c.Subject) + "/abort"
@@ -319,20 +344,20 @@ func causeRow(c now.Cause, running map[string]bool) CauseRow {
 	case now.ADependency:
 		row.Link = &Link{Name: c.Subject, Href: "/now?service=" + url.QueryEscape(c.Subject)}
 	case now.ALimit, now.AConcurrency, now.AShed, now.AMeasure:
-		row.Link = &Link{Name: "Limits", Href: "/breakers#limits"}
+		row.Link = &Link{Name: l.say("Limits"), Href: "/breakers#limits"}
 	case now.AStorm:
-		row.Link = &Link{Name: "Retries", Href: "/retries"}
+		row.Link = &Link{Name: l.say("Retries"), Href: "/retries"}
 	case now.AnInstance, now.ARack, now.AZone, now.AnUpstream:
-		row.Link = &Link{Name: "Breakers", Href: "/breakers"}
+		row.Link = &Link{Name: l.say("Breakers"), Href: "/breakers"}
 	case now.ACode, now.ARoute, now.ACaller, now.ATenant:
-		row.Link = &Link{Name: "Failures", Href: serviceHref(c.Service) + "#recent"}
+		row.Link = &Link{Name: l.say("Failures"), Href: serviceHref(c.Service) + "#recent"}
 	}
 	return row
 }
 
-func actRow(p now.Protection, chip Chip) ActRow {
+func (l lang) actRow(p now.Protection, chip Chip) ActRow {
 	kind := strings.ReplaceAll(p.Kind, "_", " ")
-	return ActRow{Chip: chip, Name: sentenceCase(kind), What: strings.TrimPrefix(strings.TrimPrefix(p.Text, kind), " ")}
+	return ActRow{Chip: chip, Name: sentenceCase(l.word(kind)), What: strings.TrimPrefix(strings.TrimPrefix(p.Text, kind), " ")}
 }
 
 func sentenceCase(s string) string {
@@ -343,13 +368,13 @@ func sentenceCase(s string) string {
 }
 
 // shareRows leaves out a dimension that has one value alone: it says nothing.
-func shareRows(list []now.Share) (out []ShareRow) {
+func (l lang) shareRows(list []now.Share) (out []ShareRow) {
 	if len(list) < 2 {
 		return nil
 	}
 	for _, sh := range list {
-		out = append(out, ShareRow{Name: cmp.Or(sh.Value, "without a name"), Failures: slo.Percent(sh.HitsPPM), Traffic: slo.Percent(sh.TrafficPPM), Own: slo.Percent(sh.OwnPPM),
-			Bar: Bar{Class: "f-emergency", Size: "thin", Width: pos(clamp(float64(sh.HitsPPM) / 10_000)), Label: slo.Percent(sh.HitsPPM) + " of the failures"}})
+		out = append(out, ShareRow{Name: cmp.Or(sh.Value, l.say("without a name")), Failures: slo.Percent(sh.HitsPPM), Traffic: slo.Percent(sh.TrafficPPM), Own: slo.Percent(sh.OwnPPM),
+			Bar: Bar{Class: "f-emergency", Size: "thin", Width: pos(clamp(float64(sh.HitsPPM) / 10_000)), Label: l.say("%s of the failures", slo.Percent(sh.HitsPPM))}})
 	}
 	return out
 }
@@ -384,12 +409,12 @@ func (s *Server) openIncident(r *http.Request, v view, sit now.Situation) *Incid
 			i = other // L1 before L2
 		}
 	}
-	line := &IncidentLine{ID: i.ID, Href: "/alerts/" + url.PathEscape(i.ID), Text: string(i.Tier) + ", " + string(i.Severity) + ", "}
+	line := &IncidentLine{ID: i.ID, Href: "/alerts/" + url.PathEscape(i.ID)}
 	switch {
 	case i.AckedBy != "":
-		line.Text += i.AckedBy + " looks after it"
+		line.Text = v.say("%s, %s, %s looks after it", string(i.Tier), v.word(string(i.Severity)), i.AckedBy)
 	default:
-		line.Text += "not acknowledged"
+		line.Text = v.say("%s, %s, not acknowledged", string(i.Tier), v.word(string(i.Severity)))
 		if s.cfg.MayLift(r) {
 			line.Ack = line.Href + "/ack"
 		}

@@ -11,34 +11,34 @@ import (
 )
 
 // explainNow says how the numbers of the three answers come about.
-func explainNow(sit now.Situation) []slo.Line {
+func (l lang) explainNow(sit now.Situation) []slo.Line {
 	var out []slo.Line
 	add := func(id, label, value, formula, meaning string) {
 		out = append(out, slo.Line{ID: id, Label: label, Value: value, Formula: formula, Meaning: meaning})
 	}
 	w, m := sit.Who, sit.Measure
-	since := "the last ten minutes"
+	since := l.say("the last ten minutes")
 	if sit.Since != nil {
-		since = "since " + sit.Since.UTC().Format("15:04:05Z")
+		since = l.say("since %s", sit.Since.UTC().Format("15:04:05Z"))
 	}
 	if w.HitPPM != nil {
-		add("hit", "Hit", slo.Percent(*w.HitPPM), fmt.Sprintf("%s hit / %s asked", slo.Count(w.Hits), slo.Count(w.Asked)),
-			"Requests that failed or were told to come later, of all that were asked, "+since+".")
+		add("hit", l.say("Hit"), slo.Percent(*w.HitPPM), fmt.Sprintf("%s hit / %s asked", slo.Count(w.Hits), slo.Count(w.Asked)),
+			l.say("Requests that failed or were told to come later, of all that were asked, %s.", since))
 	}
 	if m.SuccessPPM != nil {
-		add("success", "Success", slo.Share(*m.SuccessPPM, 1_000_000), "good / (good + bad)", "Valid requests that were answered well in the end, "+since+". Those told to come later count in neither.")
+		add("success", l.say("Success"), slo.Share(*m.SuccessPPM, 1_000_000), "good / (good + bad)", l.say("Valid requests that were answered well in the end, %s. Those told to come later count in neither.", since))
 	}
 	if m.FirstTryPPM != nil {
-		add("first", "First try", slo.Share(*m.FirstTryPPM, 1_000_000), "(valid − bad at the first try) / valid", "What it would have been without any retry.")
+		add("first", l.say("First try"), slo.Share(*m.FirstTryPPM, 1_000_000), "(valid − bad at the first try) / valid", l.say("What it would have been without any retry."))
 	}
 	if m.BurnMilli != nil {
-		add("burn5", "Burn, 5\u202fmin", slo.RateMilli(*m.BurnMilli), "(bad / valid) / (1 − target)", "At 1× a budget lasts exactly its window.")
+		add("burn5", l.say("Burn, 5\u202fmin"), slo.RateMilli(*m.BurnMilli), "(bad / valid) / (1 − target)", l.say("At 1× a budget lasts exactly its window."))
 	}
 	if m.BurnHour != nil {
-		add("burn60", "Burn, 1\u202fh", slo.RateMilli(*m.BurnHour), "(bad / valid) / (1 − target)", "The same over an hour.")
+		add("burn60", l.say("Burn, 1\u202fh"), slo.RateMilli(*m.BurnHour), "(bad / valid) / (1 − target)", l.say("The same over an hour."))
 	}
 	if m.RemainingPPM != nil {
-		add("left", "Budget left", slo.Percent(*m.RemainingPPM), "1 − bad / allowed", "Of "+m.Objective+"; its page gives the integers.")
+		add("left", l.say("Budget left"), slo.Percent(*m.RemainingPPM), "1 − bad / allowed", l.say("Of %s; its page gives the integers.", m.Objective))
 	}
 	return out
 }
@@ -79,15 +79,15 @@ func (s *Server) failing(r *http.Request, v view, service string, back time.Dura
 	}
 	points = merged(points, from, to)
 	if len(points) == 0 {
-		return nil, "No gateway has reported a request of it in the last " + slo.Span(back) + "."
+		return nil, v.say("No gateway has reported a request of it in the last %s.", v.lasting(back))
 	}
 	points = padded(points, from, to)
 	var marks []specMark
 	if onset != nil && onset.After(from) {
-		marks = append(marks, specMark{At: onset.Unix(), Text: "first failures"})
+		marks = append(marks, specMark{At: onset.Unix(), Text: v.say("first failures")})
 	}
 	c := v.failingChart(axis{from: from, to: to}, service, v.runsOf(service), marks, points)
-	c.Label = "Share of failing requests of " + service + " over the last " + slo.Span(back)
+	c.Label = v.say("Share of failing requests of %s over the last %s", service, v.lasting(back))
 	return c, ""
 }
 

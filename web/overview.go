@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"breakwater/injector"
 	"breakwater/slo"
 )
 
@@ -103,21 +104,22 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		o.Services = append(o.Services, v.card(svc))
 	}
 	o.More = more
-	o.Sub = plural(len(v.services), "service", "services") + ", worst first."
+	o.Sub = v.say("%s, worst first.", v.count(len(v.services), "service", "services"))
 	if o.Empty {
-		o.Sub = "No service yet."
+		o.Sub = v.say("No service yet.")
 	}
 	if until := v.dataUntil(); until.Text != "" {
-		o.Sub += " Data until " + until.Text + "."
+		o.Sub = v.text(o.Sub, v.say("Data until %s.", until.Text))
 	}
 	if state != "" || find != "" {
-		o.Filter = plural(len(shown), "service", "services") + " of " + slo.Count(int64(len(v.services)))
+		filter := []string{v.say("%s of %s", v.count(len(shown), "service", "services"), slo.Count(int64(len(v.services))))}
 		if state != "" {
-			o.Filter += ", " + state
+			filter = append(filter, v.word(state))
 		}
 		if find != "" {
-			o.Filter += ", name with “" + find + "”"
+			filter = append(filter, v.say("name with “%s”", find))
 		}
+		o.Filter = v.list(filter...)
 		o.Clear = "/"
 	}
 	o.Views = []Link{
@@ -132,7 +134,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 func (v view) card(svc service) Card {
 	st := svc.worst()
 	c := Card{Name: svc.Name, Href: serviceHref(svc.Name), Chip: statusChip(st), Spark: spark(st), Bar: v.budgetBar(st, "thin"), Owner: st.Objective.Owner}
-	c.Left, c.LeftSmall, c.LeftMute = left(st)
+	c.Left, c.LeftSmall, c.LeftMute = v.left(st)
 	c.Success = slo.Share(st.Budget.Tally.Good, st.Budget.Valid)
 	if b, ok := burn(st, time.Hour); ok {
 		c.Burn, c.BurnClass = slo.Rate(b), "soft"
@@ -140,30 +142,51 @@ func (v view) card(svc service) Card {
 			c.BurnClass = "fg-warn"
 		}
 		if b.NoData {
-			c.Burn, c.BurnClass = "no data", "mute"
+			c.Burn, c.BurnClass = v.say("no data"), "mute"
 		}
 	}
 	if n := len(svc.Statuses); n > 1 {
-		c.Objectives = "worst of " + plural(n, "objective", "objectives")
+		c.Objectives = v.say("worst of %s", v.count(n, "objective", "objectives"))
 	} else {
-		c.Objectives = slo.Target(st.Objective.TargetPPB) + " over " + slo.Span(st.Objective.Window)
+		c.Objectives = v.say("%s over %s", slo.Target(st.Objective.TargetPPB), v.lasting(st.Objective.Window))
 	}
 	if svc.Run != nil {
-		c.Run, _, _ = strings.Cut(v.phase(*svc.Run), " of ")
+		c.Run = v.stage(*svc.Run)
 	}
 	return c
 }
 
+// stage is where a run stands, without how long that will take: "inject 7:12".
+func (v view) stage(r injector.Run) string {
+	switch r.State {
+	case injector.Baseline:
+		return v.say("baseline %s", clock(v.now.Sub(r.BaselineAt)))
+	case injector.Injecting:
+		return v.say("inject %s", clock(v.now.Sub(r.InjectAt)))
+	case injector.Recovering:
+		return v.say("recover %s", clock(v.now.Sub(r.RecoverAt)))
+	}
+	return v.phase(r)
+}
+
+// amount is what a promise counts: events, or time.
+func (l lang) amount(o slo.Objective, n int64) string {
+	if o.Unit() == "time" {
+		return l.lasting(time.Duration(n) * time.Microsecond)
+	}
+	return o.Amount(n)
+}
+
 // left is what a budget still holds, in its two sizes of type.
-func left(st slo.Status) (big, small string, mute bool) {
+func (l lang) left(st slo.Status) (big, small string, mute bool) {
 	b := st.Budget
 	switch {
 	case b.NoData:
-		return "–", "no request in " + slo.Span(st.Objective.Window), true
+		return "–", l.say("no request in %s", l.lasting(st.Objective.Window)), true
 	case b.Remaining < 0:
-		return slo.Percent(b.RemainingPPM), st.Objective.Amount(-b.Remaining) + " over " + st.Objective.Amount(b.Allowed), false
+		return slo.Percent(b.RemainingPPM), l.say("%s over %v", l.amount(st.Objective, -b.Remaining), l.amount(st.Objective, b.Allowed)), false
 	}
-	return slo.Percent(b.RemainingPPM), st.Objective.Amount(b.Remaining) + " of " + st.Objective.Amount(b.Allowed) + " left", false
+	return slo.Percent(b.RemainingPPM), l.say("%s of %s left", l.amount(st.Objective, b.Remaining), l.amount(st.Objective, b.Allowed)), false
 }
 
 func burn(st slo.Status, window time.Duration) (slo.Burn, bool) {

@@ -15,19 +15,19 @@ import (
 // practiceFacts are how well a service is drilled, for its own page: how ready it is,
 // what drills found, and when the next one comes.
 func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
-	ready := Fact{Name: "Readiness", Value: "no data", Class: "mute", Text: "It was not looked at yet.", Link: &Link{Name: "The fifteen questions", Href: readyHref(service)}}
+	ready := Fact{Name: "Readiness", Value: v.say("no data"), Class: "mute", Text: v.say("It was not looked at yet."), Link: &Link{Name: v.say("The fifteen questions"), Href: readyHref(service)}}
 	trends, err := s.cfg.Readiness.Look(r.Context(), service, v.now.AddDate(0, 0, -2))
 	if text := s.read(v, "Readiness", err); text != "" {
 		ready.Text = text
 	} else if len(trends) > 0 && newest(trends[0]).Of > 0 {
 		d := newest(trends[0])
-		ready.Value, ready.Class = slo.Count(int64(d.Ready))+" of "+slo.Count(int64(d.Of)), ""
-		ready.Text = plural(d.No, "is no", "are no") + ", " + plural(d.Unknown, "is unknown.", "are unknown.")
+		ready.Value, ready.Class = v.say("%s of %s", slo.Count(int64(d.Ready)), slo.Count(int64(d.Of))), ""
+		ready.Text = v.say("%s, %s", v.count(d.No, "is no", "are no"), v.count(d.Unknown, "is unknown.", "are unknown."))
 	}
-	found := Fact{Name: "Findings", Value: "none open", Text: "Nothing that a drill has shown stands open.", Link: &Link{Name: "All of them", Href: "/findings?" + url.Values{"service": {service}, "view": {"all"}}.Encode()}}
+	found := Fact{Name: "Findings", Value: v.say("none open"), Text: v.say("Nothing that a drill has shown stands open."), Link: &Link{Name: v.say("All of them"), Href: "/findings?" + url.Values{"service": {service}, "view": {"all"}}.Encode()}}
 	all, err := s.cfg.Findings.Findings(r.Context(), finding.Filter{Service: service, Open: true, Now: v.now})
 	if text := s.read(v, "Findings", err); text != "" {
-		found.Value, found.Class, found.Text = "no data", "mute", text
+		found.Value, found.Class, found.Text = v.say("no data"), "mute", text
 	}
 	open, late := 0, 0
 	for _, f := range all {
@@ -39,15 +39,15 @@ func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
 		}
 	}
 	if open > 0 {
-		found.Value, found.Text, found.Link.Name, found.Link.Href = slo.Count(int64(open))+" open", slo.Count(int64(late))+" overdue.", "Which", "/findings?"+url.Values{"service": {service}}.Encode()
+		found.Value, found.Text, found.Link.Name, found.Link.Href = v.say("%s open", slo.Count(int64(open))), v.say("%s overdue.", slo.Count(int64(late))), v.say("Which"), "/findings?"+url.Values{"service": {service}}.Encode()
 		if late > 0 {
 			found.Class = "fg-emergency"
 		}
 	}
-	next := Fact{Name: "Next game day", Value: "none", Class: "mute", Text: "No schedule drills it.", Link: &Link{Name: "Game days", Href: "/gamedays"}}
+	next := Fact{Name: "Next game day", Value: v.say("none"), Class: "mute", Text: v.say("No schedule drills it."), Link: &Link{Name: v.say("Game days"), Href: "/gamedays"}}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)
 	if text := s.read(v, "Game days", err); text != "" {
-		next.Value, next.Text = "no data", text
+		next.Value, next.Text = v.say("no data"), text
 	}
 	var at time.Time
 	d := daybook{view: v, ahead: ahead}
@@ -56,10 +56,10 @@ func (s *Server) practiceFacts(r *http.Request, v view, service string) []Fact {
 			continue
 		}
 		at = a.Next[0].UTC
-		next.Value, next.Class, next.Text = v.in(at), "", v.day(at).Text+"."
+		next.Value, next.Class, next.Text = v.in(at), "", v.say("%s.", v.day(at).Text)
 		next.Link = &Link{Name: cmp.Or(a.Schedule.Title, a.Schedule.ID), Href: dayHref(a.Schedule.ID)}
 		if why := d.barred(a, a.Next[0]); why != "" {
-			next.Text += " Will be skipped: " + why + "."
+			next.Text = v.text(next.Text, v.say("Will be skipped: %s.", why))
 		}
 	}
 	return []Fact{ready, found, next}
@@ -93,7 +93,7 @@ func (s *Server) foundPractice(r *http.Request, v view, has func(...string) bool
 	for _, f := range all {
 		if has(f.ID, f.Title, f.Owner, f.Scenario) && s.cfg.Covers(r, f.Service) {
 			chip := severityOf(f.Severity)
-			findings = append(findings, FoundRow{Name: sentenceCase(f.Title), Href: findingHref(f.ID), Note: f.ID + ", " + f.Service + ", " + findingState(f).Text, Chip: &chip})
+			findings = append(findings, FoundRow{Name: sentenceCase(f.Title), Href: findingHref(f.ID), Note: v.list(f.ID, f.Service, v.word(findingState(f).Text)), Chip: &chip})
 		}
 	}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)

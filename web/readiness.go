@@ -68,9 +68,9 @@ const (
 )
 
 // itemWords are short names of the questions, for columns.
-func itemWords(id string) string {
+func (l lang) itemWords(id string) string {
 	words := map[string]string{"contract-check": "contract checked", "error-codes": "error codes", "sli": "SLI", "slo": "SLO", "retry-count": "retry count", "budget-review": "budget review"}
-	return cmp.Or(words[id], strings.ReplaceAll(id, "-", " "))
+	return l.word(cmp.Or(words[id], strings.ReplaceAll(id, "-", " ")))
 }
 
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +89,7 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.Take = take(r, "readiness")
-	o.Groups, o.Items = readyItems()
+	o.Groups, o.Items = v.readyItems()
 	yes, looked, ready := map[string]int{}, 0, 0
 	var oldest time.Time
 	for _, t := range trends {
@@ -121,11 +121,11 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 		o.Rows = append(o.Rows, v.readyRow(t))
 	}
 	if n := len(trends); n > len(o.Rows) {
-		o.More = Link{Name: "Show all " + slo.Count(int64(n)), Href: with(r, "all", "1")}
+		o.More = Link{Name: v.say("Show all %s", slo.Count(int64(n))), Href: with(r, "all", "1")}
 	}
-	o.Sub = plural(len(trends), "service", "services") + ", the least ready first; " + slo.Count(int64(ready)) + " with all " + strconv.Itoa(len(o.Items)) + "."
+	o.Sub = v.say("%s, the least ready first; %s with all %d.", v.count(len(trends), "service", "services"), slo.Count(int64(ready)), len(o.Items))
 	if looked > 0 {
-		o.AsOf = "Each service as it was looked at last, " + v.short(oldest).Text + " or later."
+		o.AsOf = v.say("Each service as it was looked at last, %s or later.", v.short(oldest).Text)
 	}
 	s.show(w, v, http.StatusOK, "readiness", Page{Title: "Readiness", Topics: topicLedger, Crumbs: []Link{{Name: "Readiness"}}}, o)
 }
@@ -139,11 +139,11 @@ func newest(t readiness.Trend) readiness.Day {
 }
 
 // readyItems are the questions in their order, with their groups.
-func readyItems() (groups []ReadyGroup, items []ReadyItem) {
+func (l lang) readyItems() (groups []ReadyGroup, items []ReadyItem) {
 	for _, a := range readiness.Assess(readiness.Facts{}) {
-		items = append(items, ReadyItem{ID: a.ID, Question: a.Question, Short: itemWords(a.ID)})
-		if n := len(groups); n == 0 || groups[n-1].Name != a.Group {
-			groups = append(groups, ReadyGroup{Name: a.Group})
+		items = append(items, ReadyItem{ID: a.ID, Question: l.word(a.Question), Short: l.itemWords(a.ID)})
+		if n := len(groups); n == 0 || groups[n-1].Name != l.word(a.Group) {
+			groups = append(groups, ReadyGroup{Name: l.word(a.Group)})
 		}
 		groups[len(groups)-1].N++
 	}
@@ -152,7 +152,7 @@ func readyItems() (groups []ReadyGroup, items []ReadyItem) {
 
 func (v view) readyRow(t readiness.Trend) ReadyRow {
 	d := newest(t)
-	row := ReadyRow{Name: t.Service, Href: readyHref(t.Service), Of: "not looked at", Ready: d.Ready, Bar: Bar{Class: "f-hatch", Width: "100", Size: "thin", Label: "no data"}, Spark: readySpark(t, v.now)}
+	row := ReadyRow{Name: t.Service, Href: readyHref(t.Service), Of: v.say("not looked at"), Ready: d.Ready, Bar: Bar{Class: "f-hatch", Width: "100", Size: "thin", Label: v.say("no data")}, Spark: readySpark(t, v.now)}
 	if d.Of > 0 {
 		row.Of = slo.Count(int64(d.Ready)) + "/" + slo.Count(int64(d.Of))
 		row.Bar = Bar{Class: "f-c1", Width: pos(100 * float64(d.Ready) / float64(d.Of)), Size: "thin", Label: row.Of}
@@ -169,7 +169,7 @@ func (v view) readyRow(t readiness.Trend) ReadyRow {
 	}
 	for _, id := range readiness.Items() {
 		mark := stateMark(d.States[id])
-		row.Cells = append(row.Cells, ReadyCell{Href: row.Href + "#" + id, Class: mark.Class, Icon: mark.Icon, Text: mark.Text})
+		row.Cells = append(row.Cells, ReadyCell{Href: row.Href + "#" + id, Class: mark.Class, Icon: mark.Icon, Text: v.word(mark.Text)})
 	}
 	return row
 }
@@ -241,20 +241,20 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		t = trends[0]
 	}
 	if !s.cfg.Covers(r, name) || !known && len(t.Days) == 0 && trouble == "" {
-		s.trouble(w, v, http.StatusNotFound, "No service "+name, "No document and no objective names a service of this name, or your token does not cover it.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No service %s", name), "No document and no objective names a service of this name, or your token does not cover it.")
 		return
 	}
 	all, err := s.cfg.Readiness.Assess(r.Context(), name)
 	if text := s.read(v, "The answers", err); text != "" {
-		s.trouble(w, v, http.StatusServiceUnavailable, "Readiness of "+name, text+" Control asks the database again by itself.")
+		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Readiness of %s", name), v.text(text, v.say("Control asks the database again by itself.")))
 		return
 	}
 	if s.exported(w, v, answerSheet(name, all), trendSheet(trends)) {
 		return
 	}
-	o := readyView{Service: name, ServiceHref: serviceHref(name), Sub: readyWords(all) + " answered with yes. What the system can know is computed; the rest people answer, with evidence, and their answer grows old.",
+	o := readyView{Service: name, ServiceHref: serviceHref(name), Sub: v.say("%s answered with yes. What the system can know is computed; the rest people answer, with evidence, and their answer grows old.", v.readyWords(all)),
 		Items: v.checkItems(name, all), ChartTrouble: trouble, Take: take(r, "answers"), TakeDays: take(r, "trend")}
-	o.Said = map[string]string{"answered": "Your answer counts for 180\u202fd."}[r.URL.Query().Get("said")]
+	o.Said = map[string]string{"answered": v.say("Your answer counts for 180\u202fd.")}[r.URL.Query().Get("said")]
 	if s.cfg.MayLift(r) || s.cfg.MayGrant(r) {
 		for i := range o.Items {
 			if o.Items[i].ByHand && o.Items[i].Mark.Text != "no" || o.Items[i].ByHand && o.Items[i].By != "" {
@@ -265,15 +265,15 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	for i := range o.Items {
 		o.Items[i].Anchor = o.Items[i].ID
 	}
-	o.Facts = readyFacts(all, t)
+	o.Facts = v.readyFacts(all, t)
 	if trouble == "" {
 		o.Chart = v.readyChart(t)
 	}
 	for _, c := range t.Changes[:min(len(t.Changes), 20)] {
 		mark := stateMark(c.To)
-		o.Changes = append(o.Changes, LogLine{Time: Time{c.Day, c.Day}, Class: mark.Class, Icon: mark.Icon, Text: itemWords(c.Item) + ": " + string(c.From) + " to " + string(c.To)})
+		o.Changes = append(o.Changes, LogLine{Time: Time{c.Day, c.Day}, Class: mark.Class, Icon: mark.Icon, Text: v.say("%s: %s to %s", v.itemWords(c.Item), v.word(string(c.From)), v.word(string(c.To)))})
 	}
-	s.show(w, v, http.StatusOK, "ready", Page{Title: "Readiness of " + name, Topics: topicLedger, Crumbs: []Link{{Name: "Readiness", Href: "/readiness"}, {Name: name}}}, o)
+	s.show(w, v, http.StatusOK, "ready", Page{Title: v.say("Readiness of %s", name), Topics: topicLedger, Crumbs: []Link{{Name: "Readiness", Href: "/readiness"}, {Name: name}}}, o)
 }
 
 func (s *Server) answerReady(w http.ResponseWriter, r *http.Request) {

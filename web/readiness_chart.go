@@ -9,7 +9,7 @@ import (
 	"breakwater/slo"
 )
 
-func readyFacts(all []readiness.Answer, t readiness.Trend) []Fact {
+func (l lang) readyFacts(all []readiness.Answer, t readiness.Trend) []Fact {
 	n := map[readiness.State]int{}
 	byHand := 0
 	for _, a := range all {
@@ -19,22 +19,22 @@ func readyFacts(all []readiness.Answer, t readiness.Trend) []Fact {
 		}
 	}
 	count := func(k int) string { return slo.Count(int64(k)) }
-	no := Fact{Name: "No", Value: count(n[readiness.No]), Text: "Each says what is missing."}
+	no := Fact{Name: "No", Value: count(n[readiness.No]), Text: l.say("Each says what is missing.")}
 	if n[readiness.No] > 0 {
 		no.Class = "fg-emergency"
 	}
-	gained := Fact{Name: "Trend", Value: "no data", Class: "mute", Text: "It was looked at on one day or none yet."}
+	gained := Fact{Name: "Trend", Value: l.say("no data"), Class: "mute", Text: l.say("It was looked at on one day or none yet.")}
 	if len(t.Days) > 1 {
 		first := t.Days[0]
-		gained.Value, gained.Class, gained.Text = "±0", "", "Since "+first.Day+", when it was "+count(first.Ready)+" of "+count(first.Of)+"."
+		gained.Value, gained.Class, gained.Text = "±0", "", l.say("Since %s, when it was %s of %s.", first.Day, count(first.Ready), count(first.Of))
 		if g := t.Gained(); g > 0 {
 			gained.Value, gained.Class = "+"+count(g), "fg-normal"
 		} else if g < 0 {
 			gained.Value, gained.Class = "−"+count(-g), "fg-emergency"
 		}
 	}
-	return []Fact{{Name: "Ready", Value: readyWords(all), Text: "Answers that are yes."}, no,
-		{Name: "Unknown", Value: count(n[readiness.Unknown]), Text: plural(byHand, "of them waits for a person.", "of them wait for a person.")}, gained}
+	return []Fact{{Name: "Ready", Value: l.readyWords(all), Text: l.say("Answers that are yes.")}, no,
+		{Name: "Unknown", Value: count(n[readiness.Unknown]), Text: l.count(byHand, "of them waits for a person.", "of them wait for a person.")}, gained}
 }
 
 // readyChart draws n of fifteen, day by day; nil: there are no two days yet.
@@ -59,7 +59,7 @@ func (v view) readyChart(t readiness.Trend) *Chart {
 	}
 	var at []time.Time
 	var ready []float64
-	c := &Chart{ID: "trend", Height: "h200", Columns: []string{"Yes", "No", "Unknown"}, X: v.times(a), Label: "Answers that are yes, day by day"}
+	c := &Chart{ID: "trend", Height: "h200", Columns: []string{v.say("Yes"), v.say("No"), v.say("Unknown")}, X: v.times(a), Label: v.say("Answers that are yes, day by day")}
 	ticks := []float64{0, 5, 10, 15}
 	for _, x := range ticks {
 		if x <= a.max {
@@ -67,7 +67,7 @@ func (v view) readyChart(t readiness.Trend) *Chart {
 		}
 	}
 	for day := first; !day.After(today); day = day.AddDate(0, 0, 1) {
-		row := Row{Time: Time{v.iso(day), day.Format("Mon 2 Jan 2006")}, Cells: []Cell{{"", "no data", true}, {"", "–", true}, {"", "–", true}}}
+		row := Row{Time: Time{v.iso(day), v.written(day, "Mon 2 Jan 2006")}, Cells: []Cell{{"", v.say("no data"), true}, {"", "–", true}, {"", "–", true}}}
 		y := math.NaN()
 		if d, ok := byDay[day.Format(time.DateOnly)]; ok {
 			y = float64(d.Ready)
@@ -78,13 +78,13 @@ func (v view) readyChart(t readiness.Trend) *Chart {
 	}
 	line, area := a.path(at, ready, 0)
 	c.Area, c.Lines, c.Gaps = area, []Line{{"c1", line}}, a.gaps(at, ready, 12*time.Hour)
-	c.Legend = []Key{{Class: "c1", Text: "yes, of " + strconv.Itoa(top), Line: true}}
+	c.Legend = []Key{{Class: "c1", Text: v.say("yes, of %d", top), Line: true}}
 	if len(c.Gaps) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no data"})
+		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: v.say("no data")})
 	}
-	sp := spec{From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks, Bands: [][2]int64{}, Limits: []specLimit{}, Series: []series{{Label: "Yes", Color: "--c1", Area: true}}}
+	sp := spec{From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks, Bands: [][2]int64{}, Limits: []specLimit{}, Series: []series{{Label: v.say("Yes"), Color: "--c1", Area: true}}}
 	c.Spec = sp.json()
-	c.Summary = plural(len(t.Changes), "answer has changed", "answers have changed") + " in the days shown; a day on which nobody could look is a gap."
+	c.Summary = v.say("%s in the days shown; a day on which nobody could look is a gap.", v.count(len(t.Changes), "answer has changed", "answers have changed"))
 	return c
 }
 

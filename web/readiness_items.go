@@ -32,19 +32,19 @@ func stateMark(s readiness.State) Chip {
 }
 
 // readyWords is "11 of 15".
-func readyWords(all []readiness.Answer) string {
-	return slo.Count(int64(readiness.Ready(all))) + " of " + slo.Count(int64(len(all)))
+func (l lang) readyWords(all []readiness.Answer) string {
+	return l.say("%s of %s", slo.Count(int64(readiness.Ready(all))), slo.Count(int64(len(all))))
 }
 
 func readyHref(service string) string { return "/readiness/" + url.PathEscape(service) }
 
 func (v view) checkCard(c gameday.Check, open bool) CheckCard {
-	return CheckCard{Service: c.Service, Href: readyHref(c.Service), Of: readyWords(c.Answers), Open: open, Items: v.checkItems(c.Service, c.Answers)}
+	return CheckCard{Service: c.Service, Href: readyHref(c.Service), Of: v.readyWords(c.Answers), Open: open, Items: v.checkItems(c.Service, c.Answers)}
 }
 
 func (v view) checkItems(service string, all []readiness.Answer) (out []CheckItem) {
 	for _, a := range all {
-		x := CheckItem{ID: a.ID, Group: a.Group, Question: a.Question, Text: a.Text, Mark: stateMark(a.State), Evidence: evidenceLink(service, a.Evidence), By: a.By, ByHand: a.ByHand}
+		x := CheckItem{ID: a.ID, Group: v.word(a.Group), Question: v.word(a.Question), Text: a.Text, Mark: stateMark(a.State), Evidence: v.evidenceLink(service, a.Evidence), By: a.By, ByHand: a.ByHand}
 		if !a.At.IsZero() {
 			x.At = v.day(a.At)
 		}
@@ -55,7 +55,7 @@ func (v view) checkItems(service string, all []readiness.Answer) (out []CheckIte
 
 // evidenceLink leads from an address of the API to the page that shows the same, or
 // to the API where no page does. It never leads to another site.
-func evidenceLink(service, api string) *Link {
+func (l lang) evidenceLink(service, api string) *Link {
 	path, query, _ := strings.Cut(api, "?")
 	rest, ours := strings.CutPrefix(path, "/api/v1/")
 	if !ours {
@@ -66,21 +66,21 @@ func evidenceLink(service, api string) *Link {
 	parts := strings.Split(rest, "/")
 	switch {
 	case parts[0] == "services":
-		return &Link{Name: "Service", Href: serviceHref(service)}
+		return &Link{Name: l.say("Service"), Href: serviceHref(service)}
 	case parts[0] == "slos" && len(parts) > 1:
-		return &Link{Name: "SLO", Href: "/slos/" + url.PathEscape(parts[1])}
+		return &Link{Name: l.say("SLO"), Href: "/slos/" + url.PathEscape(parts[1])}
 	case parts[0] == "slos":
-		return &Link{Name: "SLOs", Href: "/slos?q=" + url.QueryEscape(service)}
+		return &Link{Name: l.say("SLOs"), Href: "/slos?q=" + url.QueryEscape(service)}
 	case parts[0] == "alerts":
-		return &Link{Name: "Alerts", Href: "/alerts" + of}
+		return &Link{Name: l.say("Alerts"), Href: "/alerts" + of}
 	case parts[0] == "experiments" && len(parts) > 1:
-		return &Link{Name: "Run", Href: runHref(parts[1])}
+		return &Link{Name: l.say("Run"), Href: runHref(parts[1])}
 	case parts[0] == "experiments":
-		return &Link{Name: "Runs", Href: "/runs"}
+		return &Link{Name: l.say("Runs"), Href: "/runs"}
 	case parts[0] == "gamedays":
-		return &Link{Name: "Game days", Href: "/gamedays"}
+		return &Link{Name: l.say("Game days"), Href: "/gamedays"}
 	case parts[0] == "findings":
-		return &Link{Name: "Findings", Href: "/findings" + of + "&view=all"}
+		return &Link{Name: l.say("Findings"), Href: "/findings" + of + "&view=all"}
 	}
 	link := url.URL{Path: path, RawQuery: q.Encode()}
 	return &Link{Name: "API", Href: link.String()}

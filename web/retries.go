@@ -56,7 +56,7 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 	a, step, links := v.trafficRange()
 	service := r.URL.Query().Get("service")
 	if service != "" && !s.cfg.Covers(r, service) {
-		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+service+".")
+		s.trouble(w, v, http.StatusForbidden, "Not your service", v.say("Your token does not cover %s.", service))
 		return
 	}
 	page := retriesView{Ranges: links, Service: service, Take: map[string]Take{}}
@@ -92,16 +92,16 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := traffic.Sum(routes)
 	page.Empty = len(routes) == 0 && page.Trouble == ""
-	page.Sub = "What failed at first, and what became of it. Last " + slo.Span(a.to.Sub(a.from)) + "."
+	page.Sub = v.text(v.say("What failed at first, and what became of it."), v.say("Last %s.", v.lasting(a.to.Sub(a.from))))
 	page.Services = serviceLinks(r, service, names)
-	page.Facts, page.Explain = retryFacts(sum, fates)
+	page.Facts, page.Explain = v.retryFacts(sum, fates)
 	for _, x := range routes[:min(len(routes), mostRetryRoutes)] {
-		page.Routes = append(page.Routes, retryRow(x, budgets[x.Upstream]))
+		page.Routes = append(page.Routes, v.retryRow(x, budgets[x.Upstream]))
 	}
 	page.More = len(routes) - len(page.Routes)
-	page.Fates, page.FateBars, page.FateSum = fateRows(fates)
+	page.Fates, page.FateBars, page.FateSum = v.fateRows(fates)
 	if len(steps) == 0 && page.Trouble == "" {
-		page.ChartTrouble = "No request was counted in this range."
+		page.ChartTrouble = v.say("No request was counted in this range.")
 	} else if page.Trouble == "" {
 		page.Chart = v.amplification(a, step, service, steps)
 	}
@@ -124,25 +124,25 @@ func serviceLinks(r *http.Request, here string, names map[string]bool) []Link {
 // tries writes thousandths of a try: "1.043".
 func tries(milli int64) string { return fmt.Sprintf("%d.%03d", milli/1000, milli%1000) }
 
-func retryFacts(t slo.Tally, fates []traffic.Fate) ([]Fact, []slo.Line) {
-	amp := Fact{Name: "Tries a request", Value: "–", Class: "mute", Text: "No request in this range."}
-	pair := Fact{Name: "Success (first try)", Value: "–", Class: "mute", Text: "No valid request in this range."}
+func (l lang) retryFacts(t slo.Tally, fates []traffic.Fate) ([]Fact, []slo.Line) {
+	amp := Fact{Name: "Tries a request", Value: "–", Class: "mute", Text: l.say("No request in this range.")}
+	pair := Fact{Name: "Success (first try)", Value: "–", Class: "mute", Text: l.say("No valid request in this range.")}
 	var lines []slo.Line
 	if milli, ok := traffic.Amplified(t); ok {
 		amp.Value, amp.Class = tries(milli), ""
 		if milli > 1100 {
 			amp.Class = "fg-warn"
 		}
-		amp.Text = slo.Count(t.Attempts) + " tries for " + slo.Count(t.Exchanges) + " requests."
-		lines = append(lines, slo.Line{ID: "tries", Label: "Tries a request", Value: tries(milli), Formula: slo.Count(t.Attempts) + " tries / " + slo.Count(t.Exchanges) + " requests",
-			Meaning: "1.000 is none too many. A request that was refused before any try has none, so that it may be less."})
+		amp.Text = l.say("%s tries for %s requests.", slo.Count(t.Attempts), slo.Count(t.Exchanges))
+		lines = append(lines, slo.Line{ID: "tries", Label: l.say("Tries a request"), Value: tries(milli), Formula: slo.Count(t.Attempts) + " tries / " + slo.Count(t.Exchanges) + " requests",
+			Meaning: l.say("1.000 is none too many. A request that was refused before any try has none, so that it may be less.")})
 	}
 	if valid := t.Good + t.Bad; valid > 0 {
 		first := valid - traffic.FirstBad(t)
 		pair.Value, pair.Unit, pair.Class = slo.Share(t.Good, valid), "("+slo.Share(first, valid)+")", ""
-		pair.Text = slo.Count(traffic.FirstBad(t)) + " would have failed at the first try, " + slo.Count(t.Bad) + " did in the end."
-		lines = append(lines, slo.Line{ID: "final", Label: "Success", Value: slo.Share(t.Good, valid), Formula: slo.Count(t.Good) + " good / " + slo.Count(valid) + " valid", Meaning: "What users saw, retries included."},
-			slo.Line{ID: "first", Label: "First try", Value: slo.Share(first, valid), Formula: "(" + slo.Count(valid) + " − " + slo.Count(traffic.FirstBad(t)) + ") / " + slo.Count(valid), Meaning: "What they would have seen without any retry."})
+		pair.Text = l.say("%s would have failed at the first try, %s did in the end.", slo.Count(traffic.FirstBad(t)), slo.Count(t.Bad))
+		lines = append(lines, slo.Line{ID: "final", Label: l.say("Success"), Value: slo.Share(t.Good, valid), Formula: slo.Count(t.Good) + " good / " + slo.Count(valid) + " valid", Meaning: l.say("What users saw, retries included.")},
+			slo.Line{ID: "first", Label: l.say("First try"), Value: slo.Share(first, valid), Formula: "(" + slo.Count(valid) + " − " + slo.Count(traffic.FirstBad(t)) + ") / " + slo.Count(valid), Meaning: l.say("What they would have seen without any retry.")})
 	}
 	var retries, kept, gate, budget int64
 	for _, f := range fates {
@@ -159,18 +159,18 @@ func retryFacts(t slo.Tally, fates []traffic.Fate) ([]Fact, []slo.Line) {
 			kept += f.Count
 		}
 	}
-	sent := Fact{Name: "Retries sent", Value: slo.Count(retries), Text: slo.Count(t.Recovered) + " of " + slo.Count(t.Retried) + " requests that were retried ended good."}
-	held := Fact{Name: "Not retried", Value: slo.Count(kept), Text: slo.Count(gate) + " since too much failed (error rate gate), " + slo.Count(budget) + " since the retry budget was used up."}
+	sent := Fact{Name: "Retries sent", Value: slo.Count(retries), Text: l.say("%s of %s requests that were retried ended good.", slo.Count(t.Recovered), slo.Count(t.Retried))}
+	held := Fact{Name: "Not retried", Value: slo.Count(kept), Text: l.say("%s since too much failed (error rate gate), %s since the retry budget was used up.", slo.Count(gate), slo.Count(budget))}
 	if gate+budget > 0 {
 		held.Class = "fg-warn"
 	}
 	return []Fact{amp, pair, sent, held}, lines
 }
 
-func retryRow(x traffic.Route, ratioMilli int64) RetryRow {
-	row := RetryRow{Name: x.Route, Of: x.Service, Href: "/retries?service=" + url.QueryEscape(x.Service), Requests: slo.Count(x.Tally.Exchanges), Final: "no data", Tries: "–", Retries: slo.Count(traffic.Extra(x.Tally)), Used: "–"}
+func (l lang) retryRow(x traffic.Route, ratioMilli int64) RetryRow {
+	row := RetryRow{Name: x.Route, Of: x.Service, Href: "/retries?service=" + url.QueryEscape(x.Service), Requests: slo.Count(x.Tally.Exchanges), Final: l.say("no data"), Tries: "–", Retries: slo.Count(traffic.Extra(x.Tally)), Used: "–"}
 	if x.Upstream != "" && x.Upstream != x.Service {
-		row.Of += " to " + x.Upstream
+		row.Of = l.say("%s to %s", row.Of, x.Upstream)
 	}
 	if milli, ok := traffic.Amplified(x.Tally); ok {
 		row.Tries = tries(milli)
@@ -183,7 +183,7 @@ func retryRow(x traffic.Route, ratioMilli int64) RetryRow {
 	}
 	if ppm, ok := traffic.Used(x.Tally, ratioMilli); ok {
 		row.Used = slo.SpentPercent(ppm)
-		b := Bar{Class: "f-c1", Size: "thin", Width: pos(clamp(float64(ppm) / 10_000)), Label: row.Used + " of the retry budget"}
+		b := Bar{Class: "f-c1", Size: "thin", Width: pos(clamp(float64(ppm) / 10_000)), Label: l.say("%s of the retry budget", row.Used)}
 		if ppm > 800_000 {
 			b.Class = "f-warn"
 		}
@@ -194,7 +194,7 @@ func retryRow(x traffic.Route, ratioMilli int64) RetryRow {
 
 // fateRows splits what was retried into what it came to, and keeps each reason of what
 // was not.
-func fateRows(fates []traffic.Fate) (rows []FateRow, bars []FateBar, sum string) {
+func (l lang) fateRows(fates []traffic.Fate) (rows []FateRow, bars []FateBar, sum string) {
 	var all, x int64
 	var saved, failed, neither int64
 	for _, f := range fates {
@@ -212,14 +212,14 @@ func fateRows(fates []traffic.Fate) (rows []FateRow, bars []FateBar, sum string)
 		bars = append(bars, FateBar{Class: class, X: pos(100 * float64(x) / float64(all)), W: pos(100*float64(n)/float64(all) - 0.25)})
 		x += n
 	}
-	add("f-normal", "recovered", "retried, and good in the end", saved, false)
-	add("f-emergency", "failed again", "retried, and bad in the end", failed, false)
-	add("f-c4", "neither", "retried, then a 4xx, or the client went away", neither, false)
+	add("f-normal", l.say("recovered"), l.say("retried, and good in the end"), saved, false)
+	add("f-emergency", l.say("failed again"), l.say("retried, and bad in the end"), failed, false)
+	add("f-c4", l.say("neither"), l.say("retried, then a 4xx, or the client went away"), neither, false)
 	classes := []string{"f-c2", "f-c3", "f-half", "f-c1", "f-open", "f-c4"}
 	i := 0
 	for _, f := range fates {
 		if !f.Retried {
-			add(classes[i%len(classes)], f.Reason, skipWords(f.Reason), f.Count, true)
+			add(classes[i%len(classes)], f.Reason, l.skipWords(f.Reason), f.Count, true)
 			i++
 		}
 	}
@@ -227,16 +227,16 @@ func fateRows(fates []traffic.Fate) (rows []FateRow, bars []FateBar, sum string)
 }
 
 // skipWords says in plain words why a retry was not made.
-func skipWords(reason string) string {
+func (l lang) skipWords(reason string) string {
 	words := map[string]string{
-		"refused": "a policy of ours said no", "status_not_listed": "the failure is none that is retried", "secondary_unmatched": "a bare 503",
-		"latency_after_head": "slow, but the answer had begun", "rule_never": "a rule says never", "rule_fallback": "a rule says fallback", "connect_never": "connecting is not retried",
-		"attempts_exhausted": "all tries were used", "non_idempotent": "doing it twice would do it twice", "body_not_replayable": "the body was not kept",
-		"retry_count": "another hop of the path retries", "client_gone": "the client had gone", "retry_after_exceeds_cap": "the upstream asks to wait too long",
-		"retry_after_exceeds_deadline": "the upstream asks to wait beyond the deadline", "deadline": "no time was left", "error_rate_gate": "so much failed that retries would add load",
-		"retry_budget": "the budget of retries was used up",
+		"refused": phrase("a policy of ours said no"), "status_not_listed": phrase("the failure is none that is retried"), "secondary_unmatched": phrase("a bare 503"),
+		"latency_after_head": phrase("slow, but the answer had begun"), "rule_never": phrase("a rule says never"), "rule_fallback": phrase("a rule says fallback"), "connect_never": phrase("connecting is not retried"),
+		"attempts_exhausted": phrase("all tries were used"), "non_idempotent": phrase("doing it twice would do it twice"), "body_not_replayable": phrase("the body was not kept"),
+		"retry_count": phrase("another hop of the path retries"), "client_gone": phrase("the client had gone"), "retry_after_exceeds_cap": phrase("the upstream asks to wait too long"),
+		"retry_after_exceeds_deadline": phrase("the upstream asks to wait beyond the deadline"), "deadline": phrase("no time was left"), "error_rate_gate": phrase("so much failed that retries would add load"),
+		"retry_budget": phrase("the budget of retries was used up"),
 	}
-	return words[reason]
+	return l.word(words[reason])
 }
 
 // amplification draws tries a request over time.
@@ -267,11 +267,11 @@ func (v view) amplification(a axis, step time.Duration, service string, steps []
 		}
 	}
 	a.min, a.max, ticks = nice(low, top)
-	c := &Chart{ID: "amplification", Height: "h264", Columns: []string{"Tries a request", "Requests", "Tries", "Failed at first", "Failed"}, X: v.times(a), Gaps: a.gaps(at, value, step), Label: "Tries a request over time"}
+	c := &Chart{ID: "amplification", Height: "h264", Columns: []string{v.say("Tries a request"), v.say("Requests"), v.say("Tries"), v.say("Failed at first"), v.say("Failed")}, X: v.times(a), Gaps: a.gaps(at, value, step), Label: v.say("Tries a request over time")}
 	for _, t := range ticks {
 		c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", t), "0"), ".")})
 	}
-	sp := spec{From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks, Series: []series{{Label: "Tries a request", Color: "--c1"}}, Bands: [][2]int64{}, Limits: []specLimit{}}
+	sp := spec{From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks, Series: []series{{Label: v.say("Tries a request"), Color: "--c1"}}, Bands: [][2]int64{}, Limits: []specLimit{}}
 	runs := v.runs
 	if service != "" {
 		runs = v.runsOf(service)
@@ -279,22 +279,22 @@ func (v view) amplification(a axis, step time.Duration, service string, steps []
 	v.bandsOf(a, runs, c, &sp)
 	line, _ := a.path(at, value, 1)
 	c.Lines, c.Spec = []Line{{"c1", line}}, sp.json()
-	c.Legend = []Key{{Class: "c1", Text: "tries a request", Line: true}}
+	c.Legend = []Key{{Class: "c1", Text: v.say("tries a request"), Line: true}}
 	if len(c.Bands) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "band", Text: "experiment"})
+		c.Legend = append(c.Legend, Key{Class: "band", Text: v.say("experiment")})
 	}
 	if len(c.Gaps) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no data"})
+		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: v.say("no data")})
 	}
 	for i, m := range rows {
-		row := Row{Time: v.clock(m.At), Cells: []Cell{{"", "no data", true}, {"", "–", true}, {"", "–", true}, {"", "–", true}, {"", "–", true}}}
+		row := Row{Time: v.clock(m.At), Cells: []Cell{{"", v.say("no data"), true}, {"", "–", true}, {"", "–", true}, {"", "–", true}, {"", "–", true}}}
 		if t := m.Tally; !math.IsNaN(value[i]) {
 			milli, _ := traffic.Amplified(t)
 			row.Cells = []Cell{{fmt.Sprintf("%.3f", value[i]), tries(milli), false}, {"", slo.Count(t.Exchanges), false}, {"", slo.Count(t.Attempts), false}, {"", slo.Count(t.FirstTryBad), t.FirstTryBad == 0}, {"", slo.Count(t.Bad), t.Bad == 0}}
 		}
 		c.Rows = append(c.Rows, row)
 	}
-	c.Summary = "1 is one try for each request; what lies above it is load that retries make, in steps of " + slo.Span(step) + "."
+	c.Summary = v.say("1 is one try for each request; what lies above it is load that retries make, in steps of %s.", v.lasting(step))
 	return c
 }
 

@@ -45,7 +45,7 @@ func (v view) runRow(r injector.Run) RunRow {
 	case r.State.Active():
 		row.Shown = v.phase(r)
 	case row.Shown == "":
-		row.Shown = spaced(r.Reason)
+		row.Shown = v.word(spaced(r.Reason))
 	}
 	if r.GameDay != "" {
 		row.Origin = r.GameDay
@@ -76,17 +76,17 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
 	o.Filtered = asked != ""
 	o.Filters = []Link{{Name: "All", Href: with(r, "state", ""), Here: asked == ""}}
 	for _, g := range []string{"running", "passed", "failed", "inconclusive"} {
-		o.Filters = append(o.Filters, Link{Name: strings.ToUpper(g[:1]) + g[1:], Href: with(r, "state", g), Here: asked == g, Count: some(counts[g])})
+		o.Filters = append(o.Filters, Link{Name: sentenceCase(v.word(g)), Href: with(r, "state", g), Here: asked == g, Count: some(counts[g])})
 	}
-	o.Sub = plural(len(v.runs), "run", "runs") + ", newest first."
+	o.Sub = v.say("%s, newest first.", v.count(len(v.runs), "run", "runs"))
 	if n := counts["running"]; n > 0 {
-		o.Sub = slo.Count(int64(n)) + " running. " + o.Sub
+		o.Sub = v.text(v.say("%s running.", slo.Count(int64(n))), o.Sub)
 	}
 	if r.URL.Query().Get("said") == "halted" {
-		o.Said = "All experiments were told to stop. A fault is gone when its gateway gives a receipt, or at the latest when its lease ends, 15 s after its last renewal."
+		o.Said = v.say("All experiments were told to stop. A fault is gone when its gateway gives a receipt, or at the latest when its lease ends, 15 s after its last renewal.")
 	}
 	if r.URL.Query().Get("said") == "lifted" && v.halt.At.IsZero() {
-		o.Said = "The halt is lifted: experiments may start again. What was stopped stays stopped."
+		o.Said = v.say("The halt is lifted: experiments may start again. What was stopped stays stopped.")
 	}
 	s.show(w, v, http.StatusOK, "runs", Page{Title: "Runs", Crumbs: []Link{{Name: "Runs"}}}, o)
 }
@@ -167,33 +167,32 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	run, err := s.cfg.Drills.Run(r.Context(), id)
 	if errors.Is(err, injector.ErrNotFound) {
-		s.trouble(w, v, http.StatusNotFound, "No run "+id, "There is no run of this name. The list of runs has them all.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No run %s", id), "There is no run of this name. The list of runs has them all.")
 		return
 	}
 	if text := s.read(v, "The run", err); err != nil {
-		s.trouble(w, v, http.StatusServiceUnavailable, "Run "+id, text+" Faults are leased: without control they end by themselves within 15 s.")
+		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Run %s", id), v.text(text, v.say("Faults are leased: without control they end by themselves within 15 s.")))
 		return
 	}
-	o := runView{ID: id, Title: run.Title, Chip: runChip(run), Why: run.Why, Reason: spaced(run.Reason), Document: run.Text, Hash: run.Hash}
+	o := runView{ID: id, Title: run.Title, Chip: runChip(run), Why: run.Why, Reason: v.word(spaced(run.Reason)), Document: run.Text, Hash: run.Hash}
 	if o.Title == "" {
 		o.Title = run.Scenario
 	}
-	o.Sub = "Run " + id
+	o.Sub = v.say("Run %s. Started by %s, target %s.", id, run.Actor, run.Service)
 	if run.GameDay != "" {
-		o.Sub += ", game day " + run.GameDay
+		o.Sub = v.say("Run %s, game day %s. Started by %s, target %s.", id, run.GameDay, run.Actor, run.Service)
 	}
-	o.Sub += ". Started by " + run.Actor + ", target " + run.Service + "."
 	if !run.State.Ended() {
 		o.Abort = runHref(id) + "/abort"
 	}
 	if r.URL.Query().Get("said") == "aborted" {
-		o.Said = "This run was told to stop. The receipts below say when each gateway gave the fault back."
+		o.Said = v.say("This run was told to stop. The receipts below say when each gateway gave the fault back.")
 	}
 	o.Phases = v.phases(run)
-	o.Hit = hits(run)
+	o.Hit = v.hits(run)
 	o.Facts = v.runFacts(run)
 	o.Checks, o.Passed = v.checks(run)
-	o.Cohorts = cohorts(run)
+	o.Cohorts = v.cohorts(run)
 	o.Receipts, o.ReceiptNote = v.proofs(run)
 	events, err := s.cfg.Drills.Events(r.Context(), id)
 	o.LogTrouble = s.read(v, "The log", err)
@@ -223,34 +222,34 @@ func (v view) phases(r injector.Run) []Phase {
 		return time.Time{}
 	}
 	phase := func(name, class string, began, ended time.Time, length time.Duration) Phase {
-		p := Phase{Name: name, Text: clock(length), Class: class, Bar: Bar{Class: class, Width: "0", Label: name + ": not yet"}}
+		p := Phase{Name: name, Text: clock(length), Class: class, Bar: Bar{Class: class, Width: "0", Label: v.say("%s: %s", name, v.say("not yet"))}}
 		switch {
 		case began.IsZero():
 			if r.State.Ended() {
-				p.Text = "not reached"
+				p.Text = v.say("not reached")
 			}
 		case ended.IsZero():
 			done := v.now.Sub(began)
 			p.On = true
-			p.Text = clock(done) + " of " + clock(length) + ", ends " + v.clock(began.Add(length)).Text
+			p.Text = v.say("%s of %s, ends %s", clock(done), clock(length), v.clock(began.Add(length)).Text)
 			p.Bar.Width = pos(clamp(100 * float64(done) / float64(max(length, 1))))
-			p.Bar.Label = name + ": " + p.Text
+			p.Bar.Label = v.say("%s: %s", name, p.Text)
 		default:
 			took := ended.Sub(began)
 			p.Text = clock(took)
 			p.Bar.Width = "100"
 			if took < length-time.Second {
-				p.Text += " of " + clock(length)
+				p.Text = v.say("%s of %s", clock(took), clock(length))
 				p.Bar.Width = pos(clamp(100 * float64(took) / float64(length)))
 			}
-			p.Bar.Label = name + ": " + p.Text
+			p.Bar.Label = v.say("%s: %s", name, p.Text)
 		}
 		return p
 	}
 	return []Phase{
-		phase("Baseline", "f-c4", r.BaselineAt, end(r.InjectAt, r.RecoverAt, r.EndedAt), r.BaselineFor),
-		phase("Inject", "f-chaos", r.InjectAt, end(r.RecoverAt, r.EndedAt), r.InjectFor),
-		phase("Recover and verify", "f-c4", r.RecoverAt, r.EndedAt, r.RecoverFor),
+		phase(v.say("Baseline"), "f-c4", r.BaselineAt, end(r.InjectAt, r.RecoverAt, r.EndedAt), r.BaselineFor),
+		phase(v.say("Inject"), "f-chaos", r.InjectAt, end(r.RecoverAt, r.EndedAt), r.InjectFor),
+		phase(v.say("Recover and verify"), "f-c4", r.RecoverAt, r.EndedAt, r.RecoverFor),
 	}
 }
 
@@ -258,8 +257,8 @@ func (v view) checks(r injector.Run) (out []Check, passed string) {
 	n := map[injector.Result]int{}
 	for _, a := range r.Assertions {
 		n[a.Result]++
-		c := Check{Phase: a.Phase, ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result),
-			Weakness: spaced(a.Weakness), Right: a.Right}
+		c := Check{Phase: v.word(a.Phase), ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result),
+			Weakness: v.word(spaced(a.Weakness)), Right: a.Right}
 		if a.Result != injector.Pending {
 			c.Evidence = "/api/v1/experiments/" + url.PathEscape(r.ID) + "/evidence/" + url.PathEscape(a.ID)
 		}
@@ -277,18 +276,18 @@ func (v view) checks(r injector.Run) (out []Check, passed string) {
 	if len(out) == 0 {
 		return nil, ""
 	}
-	passed = slo.Count(int64(n[injector.Pass])) + " of " + slo.Count(int64(len(out))) + " pass"
+	passed = v.say("%s of %s pass", slo.Count(int64(n[injector.Pass])), slo.Count(int64(len(out))))
 	if f := n[injector.Fail]; f > 0 {
-		passed += ", " + slo.Count(int64(f)) + " fail"
+		passed = v.say("%s of %s pass, %s fail", slo.Count(int64(n[injector.Pass])), slo.Count(int64(len(out))), slo.Count(int64(f)))
 	}
 	return out, passed
 }
 
 // cohorts are the parts of the target: who was hit, who was spared by the share, and
 // whom the fault did not aim at.
-func cohorts(r injector.Run) (out []Cohort) {
+func (l lang) cohorts(r injector.Run) (out []Cohort) {
 	for _, p := range r.Cohorts {
-		c := Cohort{Phase: p.Phase, Name: string(p.Cohort), Good: slo.Count(p.Good), Bad: slo.Count(p.Bad), Degraded: slo.Count(p.Degraded)}
+		c := Cohort{Phase: l.word(p.Phase), Name: l.word(string(p.Cohort)), Good: slo.Count(p.Good), Bad: slo.Count(p.Bad), Degraded: slo.Count(p.Degraded)}
 		if p.Cohort == scenario.Exposed {
 			c.Degraded = "–" // who was hit and got a fallback is good or bad by what came of it
 		}
@@ -314,7 +313,7 @@ func (v view) proofs(r injector.Run) (out []Proof, note string) {
 		out = append(out, p)
 	}
 	if len(out) > 0 {
-		note = slo.Count(int64(removed)) + " of " + slo.Count(int64(len(out))) + " removed"
+		note = v.say("%s of %s removed", slo.Count(int64(removed)), slo.Count(int64(len(out))))
 	}
 	return out, note
 }

@@ -85,11 +85,11 @@ func (s *Server) scenarioWith(w http.ResponseWriter, r *http.Request, status int
 	v, id := s.look(r), chi.URLParam(r, "name")
 	d, docs, err := s.findDrill(r, id)
 	if err != nil {
-		s.trouble(w, v, http.StatusServiceUnavailable, "Scenario "+id, s.read(v, "The scenarios of control", err))
+		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Scenario %s", id), s.read(v, "The scenarios of control", err))
 		return
 	}
 	if d == nil {
-		s.trouble(w, v, http.StatusNotFound, "No scenario "+id, "There is no scenario of this name, neither here nor in the library. The list of scenarios has them all.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No scenario %s", id), "There is no scenario of this name, neither here nor in the library. The list of scenarios has them all.")
 		return
 	}
 	o := v.scenarioView(*d)
@@ -155,20 +155,20 @@ func (v view) scenarioView(d drillDoc) scenarioView {
 	if o.Title == "" {
 		o.Title = d.ID
 	}
-	o.Sub = d.ID + ", from " + d.File + "."
+	o.Sub = v.say("%s, from %s.", d.ID, d.File)
 	if d.Library {
-		o.Sub = d.ID + ", from the library."
+		o.Sub = v.say("%s, from the library.", d.ID)
 	}
 	if len(sc.Tags) > 0 {
-		o.Sub += " " + sentenceCase(strings.Join(sc.Tags, ", ")) + "."
+		o.Sub = v.text(o.Sub, v.say("%s.", sentenceCase(v.list(sc.Tags...))))
 	}
 	if d.Wrong != "" {
 		return o
 	}
-	o.Target, o.Share = targetWords(sc.Target), sampleWords(sc.Sample)
-	o.Length = clock(sc.Phases.Baseline) + " baseline, " + clock(sc.Phases.Inject) + " inject, " + clock(sc.Phases.Recover) + " recover"
+	o.Target, o.Share = v.targetWords(sc.Target), v.sampleWords(sc.Sample)
+	o.Length = v.say("%s baseline, %s inject, %s recover", clock(sc.Phases.Baseline), clock(sc.Phases.Inject), clock(sc.Phases.Recover))
 	for _, f := range sc.Faults {
-		o.Faults = append(o.Faults, FaultLine{f.ID, faultName(f.Rule.Kind), faultWords(f), o.Share})
+		o.Faults = append(o.Faults, FaultLine{f.ID, v.faultName(f.Rule.Kind), v.faultWords(f), o.Share})
 	}
 	for _, p := range []struct {
 		name string
@@ -176,13 +176,13 @@ func (v view) scenarioView(d drillDoc) scenarioView {
 	}{{"steady", sc.Steady}, {"during", sc.During}, {"after", sc.After}} {
 		for _, a := range p.list {
 			text, short := injector.Said(a)
-			o.Expects = append(o.Expects, ExpectLine{p.name, a.ID, text, short, a.Optional})
+			o.Expects = append(o.Expects, ExpectLine{v.word(p.name), a.ID, text, short, a.Optional})
 		}
 	}
 	for _, x := range sc.Stop {
-		o.Stops = append(o.Stops, sentenceCase(brakeWords(x)))
+		o.Stops = append(o.Stops, sentenceCase(v.brakeWords(x)))
 	}
-	for _, g := range limitWords(sc) {
+	for _, g := range v.limitWords(sc) {
 		o.Guards = append(o.Guards, sentenceCase(g))
 	}
 	return o
@@ -202,9 +202,9 @@ func (s *Server) preview(r *http.Request, v view, d drillDoc) PreviewView {
 }
 
 func (s *Server) noPreview(v view, err error) PreviewView {
-	out := PreviewView{Refused: true, Verdict: Chip{"unknown", "s-unknown", "not known"}, Lead: "Whether it could start is not known."}
+	out := PreviewView{Refused: true, Verdict: Chip{"unknown", "s-unknown", "not known"}, Lead: v.say("Whether it could start is not known.")}
 	if doc, ok := asDocument(err); ok {
-		out.Verdict, out.Lead = Chip{"emergency", "s-emergency", "cannot start"}, "It cannot be read as it stands."
+		out.Verdict, out.Lead = Chip{"emergency", "s-emergency", "cannot start"}, v.say("It cannot be read as it stands.")
 		out.Trouble = sentence(doc.Error())
 		return out
 	}
@@ -225,36 +225,36 @@ func (v view) previewView(p injector.Preview) PreviewView {
 	slices.SortStableFunc(out.Objections, func(a, b Objection) int { return strings.Compare(b.Mark.Text, a.Mark.Text) })
 	switch {
 	case out.Refused:
-		out.Verdict, out.Lead = Chip{"emergency", "s-emergency", "would be refused"}, "It would not start as it is."
+		out.Verdict, out.Lead = Chip{"emergency", "s-emergency", "would be refused"}, v.say("It would not start as it is.")
 	case len(out.Objections) > 0:
-		out.Verdict, out.Lead = Chip{"warn", "s-warn", "could start"}, "It could start; read what is doubtful first."
+		out.Verdict, out.Lead = Chip{"warn", "s-warn", "could start"}, v.say("It could start; read what is doubtful first.")
 	default:
-		out.Verdict, out.Lead = Chip{"normal", "s-normal", "could start"}, "It could start; nothing speaks against it."
+		out.Verdict, out.Lead = Chip{"normal", "s-normal", "could start"}, v.say("It could start; nothing speaks against it.")
 	}
 	f, service := p.Forecast, p.Scenario.Target.Service
 	known := func(n int64, text string) string {
 		if n < 0 {
-			return "not known"
+			return v.say("not known")
 		}
 		return text
 	}
 	t, seen := p.Facts.Traffic[service]
-	out.Reach = "No request of " + service + " was counted in the last 10\u202fmin, so its reach is not known."
+	out.Reach = v.say("No request of %s was counted in the last 10\u202fmin, so its reach is not known.", service)
 	if seen {
-		out.Reach = "At the traffic of the last " + slo.Span(t.Span) + " (" + plural(int(t.Requests), "request", "requests") + " of " + service + ", " + slo.Count(t.Matched) + " of them aimed at) it would touch " +
-			slo.Count(f.Hits) + " tries of " + plural(int(f.Requests), "request", "requests") + "."
+		out.Reach = v.say("At the traffic of the last %s (%s of %s, %s of them aimed at) it would touch %s tries of %s.", v.lasting(t.Span), v.count(int(t.Requests), "request", "requests"), service,
+			slo.Count(t.Matched), slo.Count(f.Hits), v.count(int(f.Requests), "request", "requests"))
 	}
 	fact := func(name, text string) { out.Facts = append(out.Facts, Fact{Name: name, Text: text}) }
 	if !seen { // no reading is not zero
 		f.Requests, f.Hits = -1, -1
 	}
-	fact("Requests that match", known(f.Requests, slo.Count(f.Requests)))
-	fact("Tries that are hit", known(f.Hits, slo.Count(f.Hits)))
-	fact("Tries a request", fmtMilli(f.AmplificationMilli))
-	fact("Fail after retries", sharePPM(f.FinalPPM))
-	fact("Users see fail", sharePPM(f.UserFailPPM)+", "+known(f.Failures, plural(int(f.Failures), "request", "requests")))
-	fact("Of the budget of "+service, known(f.BudgetPPM, slo.SpentPercent(max(f.BudgetPPM, 0))))
-	fact("Tenants or callers hit", known(f.Users, slo.Count(f.Users)))
+	fact(v.say("Requests that match"), known(f.Requests, slo.Count(f.Requests)))
+	fact(v.say("Tries that are hit"), known(f.Hits, slo.Count(f.Hits)))
+	fact(v.say("Tries a request"), fmtMilli(f.AmplificationMilli))
+	fact(v.say("Fail after retries"), sharePPM(f.FinalPPM))
+	fact(v.say("Users see fail"), v.say("%s, %s", sharePPM(f.UserFailPPM), known(f.Failures, v.count(int(f.Failures), "request", "requests"))))
+	fact(v.say("Of the budget of %s", service), known(f.BudgetPPM, slo.SpentPercent(max(f.BudgetPPM, 0))))
+	fact(v.say("Tenants or callers hit"), known(f.Users, slo.Count(f.Users)))
 	return out
 }
 
@@ -359,5 +359,5 @@ func (v view) nextRun(d cron.Due) NextRun {
 	if d.Local.Year() != v.now.In(d.Local.Location()).Year() {
 		layout = "Mon 2 Jan 2006 15:04"
 	}
-	return NextRun{Local: Time{v.iso(d.UTC), d.Local.Format(layout)}, UTC: Time{v.iso(d.UTC), d.UTC.UTC().Format("15:04Z")}, In: v.in(d.UTC), Note: d.Note}
+	return NextRun{Local: Time{v.iso(d.UTC), v.written(d.Local, layout)}, UTC: Time{v.iso(d.UTC), d.UTC.UTC().Format("15:04Z")}, In: v.in(d.UTC), Note: d.Note}
 }

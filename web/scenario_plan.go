@@ -35,15 +35,15 @@ func (s *Server) planForm(r *http.Request, id string) *PlanForm {
 	}
 	x := s.slotOf(r)
 	f := &PlanForm{Href: scenarioHref(id) + "/plan", Zone: x.zone, Approvals: agreed(r.FormValue("approval")), File: "weekly-" + clipName(id) + ".yaml", Closed: s.cfg.Setup.Place().Closed}
-	f.Days, f.Hours = weekChoices(x)
+	f.Days, f.Hours = s.lang(r).weekChoices(x)
 	return f
 }
 
 // weekChoices are the days and times to choose from; one that was typed otherwise is kept.
-func weekChoices(x weekSlot) (days, hours []Choice) {
+func (l lang) weekChoices(x weekSlot) (days, hours []Choice) {
 	for i, name := range weekdays[:7] {
 		day := itoa(int64(i))
-		days = append(days, Choice{day, name, day == x.day})
+		days = append(days, Choice{day, l.word(name), day == x.day})
 	}
 	for h := 6; h < 22; h++ {
 		for _, m := range []string{"00", "30"} {
@@ -73,7 +73,7 @@ func (s *Server) planScenario(w http.ResponseWriter, r *http.Request) {
 	form, x := s.planForm(r, id), s.slotOf(r)
 	plan := scenario.Schedule{Cron: x.cron(), Zone: x.zone}
 	if _, err := plan.Compile(s.cfg.Now()); err != nil || plan.Cron == "" {
-		form.Trouble = "The zone must be an IANA name such as Europe/Berlin, and the time one such as 10:30; got " + x.at + ", " + x.zone + "."
+		form.Trouble = s.lang(r).say("The zone must be an IANA name such as Europe/Berlin, and the time one such as 10:30; got %s, %s.", x.at, x.zone)
 		s.scenarioWith(w, r, http.StatusUnprocessableEntity, "", form)
 		return
 	}
@@ -82,9 +82,9 @@ func (s *Server) planScenario(w http.ResponseWriter, r *http.Request) {
 		text = d.Text + "\n---\n" + text
 	}
 	if _, err := s.cfg.Setup.Write(r.Context(), s.cfg.Actor(r), form.File, text); err != nil {
-		form.Trouble = "Nothing was written: " + err.Error() + "."
+		form.Trouble = s.lang(r).say("Nothing was written: %s.", err)
 		if mistakesListed(err) {
-			form.Trouble, form.Problems = "Nothing was written: the documents would have mistakes.", setupProblems(err)
+			form.Trouble, form.Problems = s.lang(r).say("Nothing was written: the documents would have mistakes."), setupProblems(err)
 		}
 		s.scenarioWith(w, r, http.StatusUnprocessableEntity, "", form)
 		return

@@ -3,7 +3,6 @@ package web
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,84 +14,92 @@ import (
 // Scenarios in words: what breaks, for whom, and what ends it early.
 
 // faultName is a kind of fault for a person who has read no documentation.
-func faultName(k fault.Kind) string {
+func (l lang) faultName(k fault.Kind) string {
 	switch k {
 	case fault.Latency:
-		return "late"
+		return l.say("late")
 	case fault.Error:
-		return "error status"
+		return l.say("error status")
 	case fault.GRPC:
-		return "gRPC status"
+		return l.say("gRPC status")
 	case fault.Drop:
-		return "lost answer"
+		return l.say("lost answer")
 	case fault.Refuse:
-		return "no connection"
+		return l.say("no connection")
 	case fault.Reset:
-		return "reset"
+		return l.say("reset")
 	case fault.Blackhole:
-		return "no answer ever"
+		return l.say("no answer ever")
 	case fault.Header:
-		return "changed fields"
+		return l.say("changed fields")
 	case fault.Truncate:
-		return "cut answer"
+		return l.say("cut answer")
 	case fault.Corrupt:
-		return "flipped bits"
+		return l.say("flipped bits")
 	case fault.Body:
-		return "other body"
+		return l.say("other body")
 	case fault.Drip:
-		return "slow body"
+		return l.say("slow body")
 	case fault.Duplicate:
-		return "asked twice"
+		return l.say("asked twice")
 	}
 	return string(k)
 }
 
 // faultWords says what one fault does to a try that it hits.
-func faultWords(x scenario.Fault) string {
+func (l lang) faultWords(x scenario.Fault) string {
 	f := x.Rule
-	out := ""
+	out := []string{l.faultEffect(f)}
+	for _, name := range sortedKeys(f.Headers) {
+		out = append(out, name+": "+f.Headers[name])
+	}
+	if f.EveryMS > 0 {
+		out = append(out, l.say("for %s of every %s", l.lasting(time.Duration(f.ForMS)*time.Millisecond), l.lasting(time.Duration(f.EveryMS)*time.Millisecond)))
+	}
+	if f.Position == fault.AtEdge {
+		out = append(out, l.say("at the edge"))
+	}
+	return l.list(out...)
+}
+
+// faultEffect is the first part of it: what becomes of the try.
+func (l lang) faultEffect(f fault.Fault) string {
 	switch f.Kind {
 	case fault.Latency:
-		out = "waits " + delayWords(f)
+		return l.say("waits %s", l.delayWords(f))
 	case fault.Error:
-		out = "answers " + strconv.Itoa(f.Status) + " in place of the upstream"
+		return l.say("answers %d in place of the upstream", f.Status)
 	case fault.GRPC:
-		out = "answers gRPC status " + strconv.Itoa(f.Status)
+		return l.say("answers gRPC status %d", f.Status)
 	case fault.Drop:
-		out = "closes the connection without an answer, " + phaseWords(f.Phase)
+		return l.say("closes the connection without an answer, %s", l.phaseWords(f.Phase))
 	case fault.Refuse:
-		out = "lets no connection be made"
+		return l.say("lets no connection be made")
 	case fault.Reset:
-		out = "resets the connection, " + phaseWords(f.Phase)
+		return l.say("resets the connection, %s", l.phaseWords(f.Phase))
 	case fault.Blackhole:
-		out = "never answers"
+		return l.say("never answers")
 	case fault.Header:
-		out = "changes fields of the head"
+		return l.say("changes fields of the head")
 	case fault.Truncate:
 		at := fmt.Sprintf("%d B", f.Bytes)
 		if f.PPMOfBody > 0 {
 			at = slo.Percent(f.PPMOfBody)
 		}
-		out = "cuts the answer after " + at + map[bool]string{true: ", and hides it", false: ", in the middle"}[f.Clean]
+		if f.Clean {
+			return l.say("cuts the answer after %s, and hides it", at)
+		}
+		return l.say("cuts the answer after %s, in the middle", at)
 	case fault.Corrupt:
-		out = "flips bits in " + slo.Percent(f.PPMOfBody) + " of the body"
+		return l.say("flips bits in %s of the body", slo.Percent(f.PPMOfBody))
 	case fault.Body:
-		out = "answers with another body"
+		return l.say("answers with another body")
 	case fault.Drip:
-		out = fmt.Sprintf("sends %d B of the body a second", f.BytesPerSecond)
+		return l.say("sends %d B of the body a second", f.BytesPerSecond)
 	case fault.Duplicate:
-		out = "sends the request twice"
+		return l.say("sends the request twice")
 	}
-	for _, name := range sortedKeys(f.Headers) {
-		out += ", " + name + ": " + f.Headers[name]
-	}
-	if f.EveryMS > 0 {
-		out += ", for " + slo.Span(time.Duration(f.ForMS)*time.Millisecond) + " of every " + slo.Span(time.Duration(f.EveryMS)*time.Millisecond)
-	}
-	if f.Position == fault.AtEdge {
-		out += ", at the edge"
-	}
-	return out
+	return ""
 }
 
 func sortedKeys(m map[string]string) []string {
@@ -104,14 +111,14 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-func phaseWords(p fault.Phase) string {
+func (l lang) phaseWords(p fault.Phase) string {
 	if p == fault.AfterUpstream {
-		return "after the upstream has done its work"
+		return l.say("after the upstream has done its work")
 	}
-	return "before the upstream is asked"
+	return l.say("before the upstream is asked")
 }
 
-func delayWords(f fault.Fault) string {
+func (l lang) delayWords(f fault.Fault) string {
 	ms := func(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 	d := f.Delay
 	if d == nil {
@@ -119,63 +126,63 @@ func delayWords(f fault.Fault) string {
 	}
 	switch d.Dist {
 	case "uniform":
-		return ms(d.MS) + " give or take " + ms(d.JitterMS)
+		return l.say("%s give or take %s", ms(d.MS), ms(d.JitterMS))
 	case "normal":
-		return ms(d.MS) + " on average, deviation " + ms(d.JitterMS)
+		return l.say("%s on average, deviation %s", ms(d.MS), ms(d.JitterMS))
 	case "pareto":
-		return ms(d.MS) + " and seldom up to " + ms(d.CapMS)
+		return l.say("%s and seldom up to %s", ms(d.MS), ms(d.CapMS))
 	}
 	if n := len(d.Table); n > 0 {
-		return "up to " + ms(d.Table[n-1].MS) + ", by percentiles"
+		return l.say("up to %s, by percentiles", ms(d.Table[n-1].MS))
 	}
 	return d.Dist
 }
 
 // targetWords says whose requests may be hit.
-func targetWords(t scenario.Target) string {
+func (l lang) targetWords(t scenario.Target) string {
 	var parts []string
-	add := func(name string, list []string) {
+	add := func(list []string, said string) {
 		if len(list) > 0 {
-			parts = append(parts, name+" "+strings.Join(list, ", "))
+			parts = append(parts, said)
 		}
 	}
 	calls := slices.Clone(t.Routes)
 	for _, c := range t.Calls {
 		calls = append(calls, c.Method+" "+c.Path)
 	}
-	add("routes", calls)
-	add("methods", t.Methods)
-	add("callers", t.Callers)
-	add("tenants", t.Tenants)
-	add("not callers", t.ExcludeCallers)
-	add("not tenants", t.ExcludeTenants)
+	add(calls, l.say("routes %s", l.list(calls...)))
+	add(t.Methods, l.say("methods %s", l.list(t.Methods...)))
+	add(t.Callers, l.say("callers %s", l.list(t.Callers...)))
+	add(t.Tenants, l.say("tenants %s", l.list(t.Tenants...)))
+	add(t.ExcludeCallers, l.say("not callers %s", l.list(t.ExcludeCallers...)))
+	add(t.ExcludeTenants, l.say("not tenants %s", l.list(t.ExcludeTenants...)))
 	if t.Endpoint != "" {
-		parts = append(parts, "endpoint "+t.Endpoint)
+		parts = append(parts, l.say("endpoint %s", t.Endpoint))
 	}
 	for _, h := range t.Headers {
-		add("field "+h.Name, h.Values)
+		add(h.Values, l.say("field %s %s", h.Name, l.list(h.Values...)))
 	}
 	if t.OptIn {
-		parts = append(parts, "only who asks for it")
+		parts = append(parts, l.say("only who asks for it"))
 	}
 	if len(parts) == 0 {
-		return "all requests"
+		return l.say("all requests")
 	}
-	return strings.Join(parts, "; ")
+	return l.clauses(parts...)
 }
 
 // sampleWords says which share of them is hit.
-func sampleWords(s scenario.Sample) string {
-	unit := map[string]string{fault.KeyRequest: "requests", fault.KeyTrace: "traces", fault.KeyTenant: "tenants", fault.KeyConnection: "connections"}[s.Key]
+func (l lang) sampleWords(s scenario.Sample) string {
+	unit := map[string]string{fault.KeyRequest: phrase("requests"), fault.KeyTrace: phrase("traces"), fault.KeyTenant: phrase("tenants"), fault.KeyConnection: phrase("connections")}[s.Key]
 	if unit == "" {
-		unit = "tries"
+		unit = phrase("tries")
 	}
-	out := sharePPM(s.PPM) + " of " + unit
+	out := l.say("%s of %v", sharePPM(s.PPM), l.word(unit))
 	if s.First > 0 {
-		out = "the first " + slo.Count(s.First) + ", " + out
+		out = l.say("the first %s, %s", slo.Count(s.First), out)
 	}
 	if s.Ramp > 0 {
-		out += ", grows over " + slo.Span(s.Ramp)
+		out = l.say("%s, grows over %s", out, l.lasting(s.Ramp))
 	}
 	return out
 }
@@ -186,46 +193,55 @@ func sharePPM(ppm int64) string {
 }
 
 // brakeWords says when a run ends early.
-func brakeWords(x scenario.Stop) string {
-	over := map[bool]string{true: "reach", false: "pass"}[x.Reached]
+func (l lang) brakeWords(x scenario.Stop) string {
 	switch x.Kind {
 	case scenario.StopBurn:
-		var spans []string
-		for _, w := range x.Windows {
-			spans = append(spans, slo.Span(w))
+		spans := ""
+		for i, w := range x.Windows {
+			if i == 0 {
+				spans = l.lasting(w)
+				continue
+			}
+			spans = l.say("%s and over %s", spans, l.lasting(w))
 		}
-		return fmt.Sprintf("%s burns its budget over %g× over %s, at least %d failures", x.Service, float64(x.OverMilli)/1000, strings.Join(spans, " and over "), x.MinBad)
+		return l.say("%s burns its budget over %g× over %s, at least %d failures", x.Service, float64(x.OverMilli)/1000, spans, x.MinBad)
 	case scenario.StopErrors:
-		return fmt.Sprintf("failures of %s %s %s for %s, at least %d of them", x.Service, over, sharePPM(x.PPM), slo.Span(x.For), x.MinBad)
+		if x.Reached {
+			return l.say("failures of %s reach %s for %s, at least %d of them", x.Service, sharePPM(x.PPM), l.lasting(x.For), x.MinBad)
+		}
+		return l.say("failures of %s pass %s for %s, at least %d of them", x.Service, sharePPM(x.PPM), l.lasting(x.For), x.MinBad)
 	case scenario.StopAmplification:
-		return fmt.Sprintf("tries of %s %s %g a request for %s", x.Service, over, float64(x.OverMilli)/1000, slo.Span(x.For))
+		if x.Reached {
+			return l.say("tries of %s reach %g a request for %s", x.Service, float64(x.OverMilli)/1000, l.lasting(x.For))
+		}
+		return l.say("tries of %s pass %g a request for %s", x.Service, float64(x.OverMilli)/1000, l.lasting(x.For))
 	case scenario.StopBudget:
-		return "the run has spent more than " + sharePPM(x.PPM) + " of the budget"
+		return l.say("the run has spent more than %s of the budget", sharePPM(x.PPM))
 	}
 	return string(x.Kind)
 }
 
 // limitWords are the limits beside the stop conditions.
-func limitWords(sc scenario.Scenario) []string {
+func (l lang) limitWords(sc scenario.Scenario) []string {
 	var out []string
 	if n := sc.Limits.AffectedMilli; n > 0 {
-		out = append(out, fmt.Sprintf("at most %g tries a second are hit", float64(n)/1000))
+		out = append(out, l.say("at most %g tries a second are hit", float64(n)/1000))
 	}
 	if n := sc.Limits.Tenants; n > 0 {
-		out = append(out, "at most "+plural(int(n), "tenant is hit", "tenants are hit"))
+		out = append(out, l.say("at most %s", l.count(int(n), "tenant is hit", "tenants are hit")))
 	}
-	out = append(out, "faults end by themselves "+slo.Span(sc.Limits.TTL)+" after the last word of control")
+	out = append(out, l.say("faults end by themselves %s after the last word of control", l.lasting(sc.Limits.TTL)))
 	if len(sc.Accept) > 0 {
 		var codes []string
 		for _, c := range sc.Accept {
 			codes = append(codes, spaced(c))
 		}
-		out = append(out, "accepted by its author: "+strings.Join(codes, ", "))
+		out = append(out, l.say("accepted by its author: %s", l.list(codes...)))
 	}
 	if f := sc.OnFail; f != nil {
-		out = append(out, "a failure is filed as "+f.Severity+", owner "+f.Owner+", due in "+slo.Span(f.Due))
+		out = append(out, l.say("a failure is filed as %s, owner %s, due in %s", l.word(f.Severity), f.Owner, l.lasting(f.Due)))
 	}
 	return out
 }
 
-func faultKindName(kind string) string { return faultName(fault.Kind(kind)) }
+func (l lang) faultKindName(kind string) string { return l.faultName(fault.Kind(kind)) }

@@ -205,12 +205,12 @@ func (s *Server) scenarios(w http.ResponseWriter, r *http.Request) {
 	o.Take = take(r, "scenarios")
 	o.Filters = []Link{{Name: "All", Href: with(r, "state", ""), Here: state == ""}}
 	for _, g := range []string{"running", "passed", "failed", "inconclusive", "never run"} {
-		o.Filters = append(o.Filters, Link{Name: sentenceCase(g), Href: with(r, "state", g), Here: state == g, Count: some(counts[g])})
+		o.Filters = append(o.Filters, Link{Name: sentenceCase(v.word(g)), Href: with(r, "state", g), Here: state == g, Count: some(counts[g])})
 	}
-	o.Kinds, o.Services = filterChoices(kinds, kind, "any fault", faultKindName), filterChoices(services, service, "any target", func(s string) string { return s })
-	o.Sub = plural(all, "scenario", "scenarios") + ": those that control runs first, then the library."
+	o.Kinds, o.Services = filterChoices(kinds, kind, v.say("any fault"), v.faultKindName), filterChoices(services, service, v.say("any target"), func(s string) string { return s })
+	o.Sub = v.say("%s: those that control runs first, then the library.", v.count(all, "scenario", "scenarios"))
 	if o.Filtered {
-		o.Sub = plural(len(o.Rows), "scenario", "scenarios") + " of " + slo.Count(int64(all)) + "."
+		o.Sub = v.say("%s.", v.say("%s of %s", v.count(len(o.Rows), "scenario", "scenarios"), slo.Count(int64(all))))
 	}
 	s.show(w, v, http.StatusOK, "scenarios", Page{Title: "Scenarios", Topics: topicDrills, Crumbs: []Link{{Name: "Scenarios"}}}, o)
 }
@@ -233,7 +233,7 @@ func filterChoices(set map[string]bool, chosen, none string, name func(string) s
 
 func (v view) scenarioRow(d drillDoc, last map[string]injector.Run, next map[string]time.Time, incidents map[string]*Link) ScenarioRow {
 	sc := d.Scenario
-	row := ScenarioRow{ID: d.ID, Title: d.Title, Href: scenarioHref(d.ID), Service: d.Service, ServiceHref: serviceHref(d.Service), Origin: "library", Wrong: d.Wrong,
+	row := ScenarioRow{ID: d.ID, Title: d.Title, Href: scenarioHref(d.ID), Service: d.Service, ServiceHref: serviceHref(d.Service), Origin: v.say("library"), Wrong: d.Wrong,
 		Tags: strings.Join(sc.Tags, ", "), Incident: incidents[d.ID], result: "never run"}
 	if !d.Library {
 		row.Origin = d.File
@@ -241,13 +241,13 @@ func (v view) scenarioRow(d drillDoc, last map[string]injector.Run, next map[str
 	row.Unknown = !slices.ContainsFunc(v.services, func(s service) bool { return s.Name == d.Service })
 	var faults, kinds []string
 	for _, f := range sc.Faults {
-		faults, kinds = append(faults, faultName(f.Rule.Kind)), append(kinds, string(f.Rule.Kind))
+		faults, kinds = append(faults, v.faultName(f.Rule.Kind)), append(kinds, string(f.Rule.Kind))
 	}
-	row.Faults, row.kinds = strings.Join(faults, ", "), strings.Join(kinds, " ")
+	row.Faults, row.kinds = v.list(faults...), strings.Join(kinds, " ")
 	if d.Wrong == "" {
-		row.Share, row.Target = sampleWords(sc.Sample), targetWords(sc.Target)
-		row.Expects = plural(len(sc.Steady)+len(sc.During)+len(sc.After), "expectation", "expectations")
-		row.Stops = plural(len(sc.Stop), "stop condition", "stop conditions")
+		row.Share, row.Target = v.sampleWords(sc.Sample), v.targetWords(sc.Target)
+		row.Expects = v.count(len(sc.Steady)+len(sc.During)+len(sc.After), "expectation", "expectations")
+		row.Stops = v.count(len(sc.Stop), "stop condition", "stop conditions")
 	}
 	if run, ok := last[d.ID]; ok {
 		row.Last, row.LastHref, row.result = new(runChip(run)), runHref(run.ID), runGroup(run)
@@ -274,10 +274,10 @@ func (v view) scenarioFields(d drillDoc, row ScenarioRow, run injector.Run, next
 	}
 	var faults, stops []string
 	for _, f := range sc.Faults {
-		faults = append(faults, f.ID+": "+faultWords(f))
+		faults = append(faults, f.ID+": "+v.faultWords(f))
 	}
 	for _, x := range sc.Stop {
-		stops = append(stops, brakeWords(x))
+		stops = append(stops, v.brakeWords(x))
 	}
 	expects := slices.Concat(said(sc.Steady), said(sc.During), said(sc.After))
 	_, from, until := drawn(d.Text)
@@ -303,14 +303,14 @@ func (s *Server) incidentsOf(ctx context.Context, v view, docs []drillDoc) map[s
 		if list == nil {
 			list, _ = s.cfg.Alerts.Incidents(ctx, alert.Question{Before: v.now.Add(time.Hour), Limit: 500}) // without them the span is told
 		}
-		link := &Link{Name: service + ", " + v.day(from).Text + " to " + from.Add(until.Sub(from)).In(v.zone).Format("15:04")}
+		link := &Link{Name: v.say("%s, %s to %s", service, v.day(from).Text, from.Add(until.Sub(from)).In(v.zone).Format("15:04"))}
 		for _, i := range list {
 			over := v.now
 			if i.ClosedAt != nil {
 				over = *i.ClosedAt
 			}
 			if i.Service == service && i.OpenedAt.Before(until) && over.After(from) {
-				link.Name, link.Href = i.ID+", "+v.day(i.OpenedAt).Text, alertHref(i.ID)
+				link.Name, link.Href = v.say("%s, %s", i.ID, v.day(i.OpenedAt).Text), alertHref(i.ID)
 				break
 			}
 		}

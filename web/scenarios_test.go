@@ -98,12 +98,12 @@ func TestTheLibraryHasWords(t *testing.T) {
 			t.Errorf("%s: %s", d.ID, d.Wrong)
 		}
 		for _, f := range d.Scenario.Faults {
-			if words := faultWords(f); words == "" || faultName(f.Rule.Kind) == string(f.Rule.Kind) && f.Rule.Kind != "reset" {
+			if words := (lang{}).faultWords(f); words == "" || (lang{}).faultName(f.Rule.Kind) == string(f.Rule.Kind) && f.Rule.Kind != "reset" {
 				t.Errorf("%s: fault %s is %q", d.ID, f.ID, words)
 			}
 		}
 		for _, x := range d.Scenario.Stop {
-			if brakeWords(x) == string(x.Kind) {
+			if (lang{}).brakeWords(x) == string(x.Kind) {
 				t.Errorf("%s: no words for %s", d.ID, x.Kind)
 			}
 		}

@@ -69,7 +69,7 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "service")
 	i := slices.IndexFunc(v.services, func(svc service) bool { return svc.Name == name })
 	if i < 0 {
-		s.trouble(w, v, http.StatusNotFound, "No service "+name, "No objective names a service of this name. Services appear once an OpenSLO document names them.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No service %s", name), "No objective names a service of this name. Services appear once an OpenSLO document names them.")
 		return
 	}
 	svc := v.services[i]
@@ -82,20 +82,20 @@ func (s *Server) service(w http.ResponseWriter, r *http.Request) {
 	o := st.Objective
 	page := serviceView{Name: name, Chip: statusChip(st), Bar: v.budgetBar(st, "tall"), Explain: st.Explain(), Document: o.Text,
 		API: "GET /api/v1/slos/" + o.ID + "/budget", CLI: "breakwater slo show " + o.ID}
-	page.Sub = slo.Target(o.TargetPPB) + " of requests good over " + slo.Span(o.Window) + ", rolling."
+	page.Sub = v.say("%s of requests good over %s, rolling.", slo.Target(o.TargetPPB), v.lasting(o.Window))
 	if o.Owner != "" {
-		page.Sub += " Owner " + o.Owner + "."
+		page.Sub = v.text(page.Sub, v.say("Owner %s.", o.Owner))
 	}
 	if len(svc.Statuses) > 1 {
 		for _, other := range svc.Statuses {
 			page.Objectives = append(page.Objectives, Link{Name: title(other.Objective), Href: with(r, "slo", other.Objective.ID), Here: other.Objective.ID == o.ID})
 		}
 	}
-	page.Left, page.LeftText, page.LeftMute = leftSentence(st)
+	page.Left, page.LeftText, page.LeftMute = v.leftSentence(st)
 	page.ExplainOf = page.Left
 	page.Banner = v.banner(st)
 	page.Facts = append(v.facts(st), s.gateFact(r, v, svc.worst()))
-	page.Burns, page.BurnNote = burnRows(st)
+	page.Burns, page.BurnNote = v.burnRows(st)
 
 	runs := v.runsOf(name)
 	s.history(r, v, st, runs, &page)
@@ -125,21 +125,21 @@ func title(o slo.Objective) string {
 }
 
 // leftSentence is the answer of the page: the number and of what it is.
-func leftSentence(st slo.Status) (big, text string, mute bool) {
+func (l lang) leftSentence(st slo.Status) (big, text string, mute bool) {
 	b := st.Budget
 	switch {
 	case b.NoData:
-		return "no data", "No valid request in " + slo.Span(st.Objective.Window) + ". Nothing is assumed: neither kept nor broken.", true
+		return l.say("no data"), l.say("No valid request in %s. Nothing is assumed: neither kept nor broken.", l.lasting(st.Objective.Window)), true
 	case b.Remaining < 0 && st.Objective.Sliced():
 		o := st.Objective
-		return slo.Percent(b.RemainingPPM), o.Amount(-b.Remaining) + " over the " + o.Amount(b.Allowed) + " that were allowed.", false
+		return slo.Percent(b.RemainingPPM), l.say("%s over the %s that were allowed.", l.amount(o, -b.Remaining), l.amount(o, b.Allowed)), false
 	case b.Remaining < 0:
-		return slo.Percent(b.RemainingPPM), slo.Count(b.Tally.Bad) + " failures, " + slo.Count(b.Allowed) + " were allowed: " + slo.Count(-b.Remaining) + " over.", false
+		return slo.Percent(b.RemainingPPM), l.say("%s failures, %s were allowed: %s over.", slo.Count(b.Tally.Bad), slo.Count(b.Allowed), slo.Count(-b.Remaining)), false
 	}
 	if o := st.Objective; o.Sliced() {
-		return slo.Percent(b.RemainingPPM), o.Amount(b.Remaining) + " of " + o.Amount(b.Allowed) + " left.", false
+		return slo.Percent(b.RemainingPPM), l.say("%s of %s left.", l.amount(o, b.Remaining), l.amount(o, b.Allowed)), false
 	}
-	return slo.Percent(b.RemainingPPM), slo.Count(b.Remaining) + " of " + slo.Count(b.Allowed) + " failures left.", false
+	return slo.Percent(b.RemainingPPM), l.say("%s of %s failures left.", slo.Count(b.Remaining), slo.Count(b.Allowed)), false
 }
 
 // banner says the state in one sentence where there is something to say.
@@ -148,17 +148,17 @@ func (v view) banner(st slo.Status) *Notice {
 	if chip.Text == "normal" {
 		return nil
 	}
-	n := &Notice{Class: chip.Class, Icon: chip.Icon, Lead: "No data.", Text: st.Reason}
+	n := &Notice{Class: chip.Class, Icon: chip.Icon, Lead: v.say("No data."), Text: st.Reason}
 	switch st.Level {
 	case slo.Frozen:
-		n.Lead, n.Text = "Frozen since "+v.short(st.Since).Text+".", st.Reason+" "+v.thaw(st)
+		n.Lead, n.Text = v.say("Frozen since %s.", v.short(st.Since).Text), v.text(st.Reason, v.thaw(st))
 	case slo.Warn:
-		n.Lead = "Warn since " + v.short(st.Since).Text + "."
+		n.Lead = v.say("Warn since %s.", v.short(st.Since).Text)
 	case slo.Emergency:
-		n.Lead = "Emergency since " + v.short(st.Since).Text + "."
+		n.Lead = v.say("Emergency since %s.", v.short(st.Since).Text)
 	case slo.Unknown:
 		if !st.Budget.NoData {
-			n.Lead = "State unknown."
+			n.Lead = v.say("State unknown.")
 		}
 	}
 	return n
@@ -167,56 +167,62 @@ func (v view) banner(st slo.Status) *Notice {
 func (v view) facts(st slo.Status) []Fact {
 	b := st.Budget
 	var facts []Fact
-	pace := Fact{Name: "Pace of the last hour", Value: "holds", Text: "The budget does not run out within the window."}
+	pace := Fact{Name: "Pace of the last hour", Value: v.say("holds"), Text: v.say("The budget does not run out within the window.")}
 	switch {
 	case b.NoData:
-		pace.Value, pace.Class, pace.Text = "–", "mute", "Nothing to project from."
+		pace.Value, pace.Class, pace.Text = "–", "mute", v.say("Nothing to project from.")
 	case b.Remaining < 0:
-		pace.Value, pace.Text = "spent", "Nothing is left to spend."
+		pace.Value, pace.Text = v.say("spent"), v.say("Nothing is left to spend.")
 		if !st.ThawAt.IsZero() {
-			pace = Fact{Name: "Thaws at best", Value: v.in(st.ThawAt), Text: v.day(st.ThawAt).Text + ", if nothing else fails."}
+			pace = Fact{Name: "Thaws at best", Value: v.in(st.ThawAt), Text: v.say("%s, if nothing else fails.", v.day(st.ThawAt).Text)}
 		}
 	case !st.EmptyAt.IsZero():
-		pace.Value, pace.Class, pace.Text = v.in(st.EmptyAt), "fg-warn", "Empty "+v.day(st.EmptyAt).Text+", old failures expiring on the way."
+		pace.Value, pace.Class, pace.Text = v.in(st.EmptyAt), "fg-warn", v.say("Empty %s, old failures expiring on the way.", v.day(st.EmptyAt).Text)
 	}
 	facts = append(facts, pace)
 
-	hour := Fact{Name: "Burn, last hour", Value: "–", Class: "mute", Text: "No request in the last hour."}
+	hour := Fact{Name: "Burn, last hour", Value: "–", Class: "mute", Text: v.say("No request in the last hour.")}
 	if burn, ok := burn(st, time.Hour); ok && !burn.NoData {
 		hour.Value, hour.Class = slo.Rate(burn), ""
-		hour.Text = slo.Count(burn.Bad) + " failures of " + slo.Count(burn.Valid) + ". At 1× a budget lasts " + slo.Span(st.Objective.Window) + "."
+		hour.Text = v.say("%s failures of %s. At 1× a budget lasts %s.", slo.Count(burn.Bad), slo.Count(burn.Valid), v.lasting(st.Objective.Window))
 		if burn.RateMilli > 1000 {
 			hour.Class = "fg-warn"
 		}
 	}
 	facts = append(facts, hour)
 
-	good := Fact{Name: "Good (first try)", Value: "–", Class: "mute", Text: "No valid request yet."}
+	good := Fact{Name: "Good (first try)", Value: "–", Class: "mute", Text: v.say("No valid request yet.")}
 	if !b.NoData {
 		good.Value, good.Class = slo.Share(b.Tally.Good, b.Valid), ""
 		good.Unit = "(" + slo.Share(b.Tally.Exchanges-b.Tally.FirstTryBad, b.Tally.Exchanges) + ")"
-		good.Text = slo.Count(b.Tally.Good) + " good, " + slo.Count(b.Tally.Bad) + " bad; " + slo.Count(b.Tally.ChaosBad) + " of those by experiments."
+		good.Text = v.say("%s good, %s bad; %s of those by experiments.", slo.Count(b.Tally.Good), slo.Count(b.Tally.Bad), slo.Count(b.Tally.ChaosBad))
 	}
 	return append(facts, good)
 }
 
 func (s *Server) gateFact(r *http.Request, v view, st slo.Status) Fact {
-	f := Fact{Name: "Gate", Link: &Link{Name: "All verdicts", Href: "/gate"}}
+	f := Fact{Name: "Gate", Link: &Link{Name: v.say("All verdicts"), Href: "/gate"}}
 	d, err := s.cfg.Gate.Decide(r.Context(), st.Objective.Service)
 	if f.Text = s.read(v, "The gate's answer", err); err != nil {
-		f.Mark = new(verdictMark(""))
+		f.Mark = v.marked(verdictMark(""))
 		return f
 	}
-	f.Mark = new(verdictMark(d.Decision))
+	f.Mark = v.marked(verdictMark(d.Decision))
 	f.Text = verdictText(d, st)
 	if d.Decision == gate.Deny && d.ThawAt != nil {
-		f.Text += " Thaws " + v.day(*d.ThawAt).Text + " at best."
+		f.Text = v.text(f.Text, v.thaw(slo.Status{ThawAt: *d.ThawAt}))
 	}
 	return f
 }
 
+// marked is a mark whose word stands in the language already.
+func (l lang) marked(c Chip) *Chip {
+	c.Text = l.word(c.Text)
+	return &c
+}
+
 // burnRows pairs the windows as the burn rules do.
-func burnRows(st slo.Status) (rows []BurnRow, note string) {
+func (l lang) burnRows(st slo.Status) (rows []BurnRow, note string) {
 	firing := st.Firing()
 	for _, p := range st.Objective.Rules() {
 		long, okLong := burn(st, p.Long)
@@ -225,25 +231,25 @@ func burnRows(st slo.Status) (rows []BurnRow, note string) {
 			continue
 		}
 		limit := p.ThresholdMilli(st.Objective)
-		row := BurnRow{Long: slo.Span(p.Long), Short: slo.Span(p.Short()), Limit: slo.RateMilli(limit), State: "quiet",
-			LongRate: slo.Rate(long), ShortRate: slo.Rate(short), LongBar: burnBar(long, limit), ShortBar: burnBar(short, limit)}
+		row := BurnRow{Long: l.lasting(p.Long), Short: l.lasting(p.Short()), Limit: slo.RateMilli(limit), State: l.say("quiet"),
+			LongRate: slo.Rate(long), ShortRate: slo.Rate(short), LongBar: l.burnBar(long, limit), ShortBar: l.burnBar(short, limit)}
 		if slices.ContainsFunc(firing, func(f slo.Pair) bool { return f.Name == p.Name }) {
-			row.State, row.Hot = p.Severity, true
-			note = "Both windows of " + row.Long + " exceed their limit: " + p.Reason + "."
+			row.State, row.Hot = l.word(p.Severity), true
+			note = l.say("Both windows of %s exceed their limit: %s.", row.Long, p.Reason)
 		} else if long.NoData && short.NoData {
-			row.State = "no data"
+			row.State = l.say("no data")
 		}
 		rows = append(rows, row)
 	}
 	if note == "" && len(rows) > 0 {
-		note = "A rule fires when both its windows exceed the limit; the short one ends it soon after the trouble ends."
+		note = l.say("A rule fires when both its windows exceed the limit; the short one ends it soon after the trouble ends.")
 	}
 	return rows, note
 }
 
 // burnBar puts the limit at 62.5 % of the bar, so that crossing it can be seen.
-func burnBar(b slo.Burn, limit int64) Bar {
-	bar := Bar{Class: "f-c1", Width: "0", Label: "burn " + slo.Rate(b) + ", limit " + slo.RateMilli(limit)}
+func (l lang) burnBar(b slo.Burn, limit int64) Bar {
+	bar := Bar{Class: "f-c1", Width: "0", Label: l.say("burn %s, limit %s", slo.Rate(b), slo.RateMilli(limit))}
 	if b.NoData || limit <= 0 {
 		bar.Class, bar.Width = "f-hatch", "100"
 		return bar
@@ -266,8 +272,8 @@ func (v view) runsOf(service string) []injector.Run {
 }
 
 func (v view) failure(x retrylog.Exchange) Failure {
-	f := Failure{Time: v.short(x.End), Route: x.Route, What: outcomeWords(x), Caller: x.Caller, ID: x.RequestID, Href: requestHref(x.RequestID),
-		Tries: slo.Count(int64(len(x.Tries))), Latency: slo.Count(x.LatencyUS/1000) + "\u202fms", Status: "none"}
+	f := Failure{Time: v.short(x.End), Route: x.Route, What: v.outcomeWords(x), Caller: x.Caller, ID: x.RequestID, Href: requestHref(x.RequestID),
+		Tries: slo.Count(int64(len(x.Tries))), Latency: slo.Count(x.LatencyUS/1000) + "\u202fms", Status: v.say("none")}
 	if x.Status > 0 {
 		f.Status = http.StatusText(x.Status)
 		f.Status = slo.Count(int64(x.Status)) + " " + f.Status
@@ -281,19 +287,19 @@ func (v view) failure(x retrylog.Exchange) Failure {
 	return f
 }
 
-func outcomeWords(x retrylog.Exchange) string {
+func (l lang) outcomeWords(x retrylog.Exchange) string {
 	switch {
 	case x.Refusal != "":
-		return "refused by " + x.Refusal
+		return l.say("refused by %s", x.Refusal)
 	case x.Outcome == retrylog.Timeout && x.Timeout != "":
-		return x.Timeout + " timeout"
+		return l.say("%s timeout", x.Timeout)
 	case x.Outcome == retrylog.Timeout:
-		return "timeout"
+		return l.say("timeout")
 	case x.Outcome == retrylog.UpstreamFailure:
 		if n := len(x.Tries); n > 0 && x.Tries[n-1].Kind != "" {
-			return "upstream: " + spaced(x.Tries[n-1].Kind)
+			return l.say("upstream: %s", l.word(spaced(x.Tries[n-1].Kind)))
 		}
-		return "upstream failure"
+		return l.say("upstream failure")
 	}
-	return spaced(string(x.Outcome))
+	return l.word(spaced(string(x.Outcome)))
 }

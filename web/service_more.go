@@ -52,7 +52,7 @@ func (s *Server) more(r *http.Request, v view, st slo.Status) serviceMore {
 	heat, err := s.cfg.Traffic.Heat(r.Context(), o.Service, st.Env, from, to, step)
 	if m.HeatTrouble = s.read(v, "Latencies", err); err == nil {
 		if m.Heat = v.heat(axis{from: from, to: to}, step, heat); m.Heat == nil {
-			m.HeatTrouble = "No latency was measured in the last hour."
+			m.HeatTrouble = v.say("No latency was measured in the last hour.")
 		}
 	}
 	around, err := s.cfg.Traffic.Around(r.Context(), o.Service, st.Env, from, to)
@@ -67,23 +67,23 @@ func (s *Server) more(r *http.Request, v view, st slo.Status) serviceMore {
 		}
 	}
 	for _, b := range around {
-		row := BesideRow{Name: cmp.Or(b.Name, "without a name"), Count: slo.Count(b.Total), Share: slo.Share(b.Bad, b.Total)}
+		row := BesideRow{Name: cmp.Or(b.Name, v.say("without a name")), Count: slo.Count(b.Total), Share: slo.Share(b.Bad, b.Total)}
 		if b.Bad*100 >= b.Total && b.Bad > 0 {
 			row.Class = "fg-emergency"
 		}
 		switch b.Side {
 		case "caller":
-			row.Bar = Bar{Class: "f-c4", Size: "thin", Width: pos(100 * float64(b.Total) / float64(max(asked, 1))), Label: slo.Count(b.Total) + " requests"}
+			row.Bar = Bar{Class: "f-c4", Size: "thin", Width: pos(100 * float64(b.Total) / float64(max(asked, 1))), Label: v.say("%s requests", slo.Count(b.Total))}
 			m.Callers = append(m.Callers, row)
 		case "calls":
 			row.Href = serviceHref(b.Name)
 			m.Calls = append(m.Calls, row)
 		default:
-			row.Name, row.Count = strings.ReplaceAll(b.Name, "_", " "), slo.Count(b.Bad)
+			row.Name, row.Count = v.word(strings.ReplaceAll(b.Name, "_", " ")), slo.Count(b.Bad)
 			if b.Side == "code" {
-				row.Name = "code " + b.Name
+				row.Name = v.say("code %s", b.Name)
 			}
-			row.Bar = Bar{Class: "f-emergency", Size: "thin", Width: pos(100 * float64(b.Bad) / float64(max(bad, 1))), Label: slo.Count(b.Bad) + " failures"}
+			row.Bar = Bar{Class: "f-emergency", Size: "thin", Width: pos(100 * float64(b.Bad) / float64(max(bad, 1))), Label: v.say("%s failures", slo.Count(b.Bad))}
 			m.Codes = append(m.Codes, row)
 		}
 	}
@@ -159,6 +159,6 @@ func (v view) heat(a axis, step time.Duration, steps []traffic.HeatStep) *HeatCh
 		}
 		c.Rows = append(c.Rows, row)
 	}
-	c.Summary = "Latency of " + slo.Count(sum) + " requests: the darker a cell, the more of its " + slo.Span(step) + "; each shade is twice the one before."
+	c.Summary = v.say("Latency of %s requests: the darker a cell, the more of its %s; each shade is twice the one before.", slo.Count(sum), v.lasting(step))
 	return c
 }

@@ -122,7 +122,7 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 	})
 	x := s.slotOf(r)
 	d.Zone, d.Cron = x.zone, x.cron()
-	d.Days, d.Hours = weekChoices(x)
+	d.Days, d.Hours = v.weekChoices(x)
 	plan := scenario.Schedule{Cron: d.Cron, Zone: d.Zone}
 	calendar, err := plan.Compile(v.now)
 	if err != nil || d.Cron == "" {

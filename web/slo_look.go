@@ -107,17 +107,17 @@ func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs [
 	for _, c := range causes {
 		kind := string(c.Kind)
 		icon, class := happenedIcon(kind)
-		text := c.Ref
+		text := []string{c.Ref}
 		if c.Title != "" && c.Title != c.Ref && c.Kind != slo.ByConfig {
-			text += ", " + c.Title
+			text = append(text, c.Title)
 		}
 		if c.Actor != "" && c.Actor != "gateway" {
-			text += ", by " + c.Actor
+			text = append(text, v.say("by %s", c.Actor))
 		}
 		if !c.From.Before(a.from) {
-			over.marks = append(over.marks, specMark{At: c.From.Unix(), Text: kind + " " + c.Ref, Kind: kind})
+			over.marks = append(over.marks, specMark{At: c.From.Unix(), Text: v.word(kind) + " " + c.Ref, Kind: kind})
 		}
-		lines = append(lines, line{c.From, OverlayRow{Time: v.day(c.From), Class: class, Icon: icon, Kind: kind, Text: text}})
+		lines = append(lines, line{c.From, OverlayRow{Time: v.day(c.From), Class: class, Icon: icon, Kind: v.word(kind), Text: v.list(text...)}})
 	}
 	moves, err := s.cfg.Promises.Transitions(r.Context(), st.Objective.Service, a.from, 200)
 	_ = s.read(v, "Changes of level", err)
@@ -140,11 +140,11 @@ func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs [
 			over.frozen, since = append(over.frozen, [2]time.Time{from, m.At}), time.Time{}
 		}
 		chip := levelChip(m.To, false)
-		lines = append(lines, line{m.At, OverlayRow{Time: v.day(m.At), Class: "fg-" + chip.Class, Icon: chip.Icon, Kind: "level", Text: string(m.From) + " to " + string(m.To) + ": " + m.Reason}})
+		lines = append(lines, line{m.At, OverlayRow{Time: v.day(m.At), Class: "fg-" + chip.Class, Icon: chip.Icon, Kind: v.say("level"), Text: v.say("%s to %s: %s", v.word(string(m.From)), v.word(string(m.To)), m.Reason)}})
 	}
 	for _, run := range runs {
 		if from, to := faultTime(run, v.now); !from.IsZero() && to.After(a.from) && from.Before(a.to) {
-			lines = append(lines, line{from, OverlayRow{Time: v.day(from), Class: "fg-chaos", Icon: "s-chaos", Kind: "experiment", Text: run.Title, Href: runHref(run.ID)}})
+			lines = append(lines, line{from, OverlayRow{Time: v.day(from), Class: "fg-chaos", Icon: "s-chaos", Kind: v.say("experiment"), Text: run.Title, Href: runHref(run.ID)}})
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return b.at.Compare(a.at) })
@@ -175,16 +175,16 @@ func (v view) ratio(a axis, step time.Duration, st slo.Status, points []slo.Poin
 	a.min, _, ticks = nice(low-(100-low)*0.1, 100)
 	a.min, a.max = max(a.min, 0), 100
 	ticks = slices.DeleteFunc(ticks, func(t float64) bool { return t > 100 || t < a.min })
-	c := &Chart{ID: "ratio", Height: "h160", Columns: []string{"Good", "Requests", "Failures"}, X: v.times(a), Gaps: a.gaps(at, good, step),
-		Label: "Share of good requests of " + st.Objective.Service + ", target " + slo.Target(st.Objective.TargetPPB)}
+	c := &Chart{ID: "ratio", Height: "h160", Columns: []string{v.say("Good"), v.say("Requests"), v.say("Failures")}, X: v.times(a), Gaps: a.gaps(at, good, step),
+		Label: v.say("Share of good requests of %s, target %s", st.Objective.Service, slo.Target(st.Objective.TargetPPB))}
 	for _, t := range ticks {
 		c.Y = append(c.Y, Tick{At: pos(a.y(t)), Text: strings.TrimSuffix(fmt.Sprintf("%.4g", t), ".0") + "\u202f%"})
 	}
 	sp := spec{Unit: "%", From: a.from.Unix(), To: a.to.Unix(), Min: a.min, Max: a.max, Ticks: ticks, Below: &target,
-		Series: []series{{Label: "Good", Color: "--c1"}}, Bands: [][2]int64{}, Limits: []specLimit{{target, "emergency", "target " + slo.Target(st.Objective.TargetPPB)}}}
+		Series: []series{{Label: v.say("Good"), Color: "--c1"}}, Bands: [][2]int64{}, Limits: []specLimit{{target, "emergency", v.say("target %s", slo.Target(st.Objective.TargetPPB))}}}
 	v.bandsOf(a, over.runs, c, &sp)
 	v.mark(a, c, &sp, over.marks...)
-	c.Limits = []Limit{{At: pos(a.y(target)), Class: "emergency", Text: "target " + slo.Target(st.Objective.TargetPPB), Dy: "14"}}
+	c.Limits = []Limit{{At: pos(a.y(target)), Class: "emergency", Text: v.say("target %s", slo.Target(st.Objective.TargetPPB)), Dy: "14"}}
 	line, _ := a.path(at, good, 100)
 	under := make([]float64, len(good))
 	for i, g := range good {
@@ -195,13 +195,13 @@ func (v view) ratio(a axis, step time.Duration, st slo.Status, points []slo.Poin
 	}
 	_, c.Below = a.path(at, under, target)
 	c.Lines, c.Spec = []Line{{"c1", line}}, sp.json()
-	c.Summary = "Each step of " + slo.Span(step) + " that was below its target is shaded: " + slo.Count(int64(below)) + " of " + slo.Count(int64(len(points))) + "."
-	c.Legend = []Key{{Class: "c1", Text: "good requests", Line: true}, {Class: "below", Text: "below target"}}
+	c.Summary = v.say("Each step of %s that was below its target is shaded: %s of %s.", v.lasting(step), slo.Count(int64(below)), slo.Count(int64(len(points))))
+	c.Legend = []Key{{Class: "c1", Text: v.say("good requests"), Line: true}, {Class: "below", Text: v.say("below target")}}
 	if len(c.Gaps) > 0 {
-		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: "no data"})
+		c.Legend = append(c.Legend, Key{Class: "f-hatch", Text: v.say("no data")})
 	}
 	for _, p := range points {
-		row := Row{Time: v.stamp(p.At, a), Cells: []Cell{{"", "no data", true}, {"", "–", true}, {"", "–", true}}}
+		row := Row{Time: v.stamp(p.At, a), Cells: []Cell{{"", v.say("no data"), true}, {"", "–", true}, {"", "–", true}}}
 		if p.Valid > 0 {
 			row.Cells = []Cell{{fmt.Sprintf("%.5f", 100*float64(p.Valid-p.Bad)/float64(p.Valid)), slo.Share(p.Valid-p.Bad, p.Valid), false}, {"", slo.Count(p.Valid), false}, {"", slo.Count(p.Bad), p.Bad == 0}}
 		}
@@ -224,14 +224,14 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 	out := sheet{name: "who_spent_it", columns: []string{"kind", "ref", "title", "bad_events", "share_of_failures_ppm", "share_of_budget_ppm", "first_at", "last_at"}}
 	b := st.Budget
 	if b.NoData {
-		page.SpentTrouble = "No request was counted, so nobody spent anything."
+		page.SpentTrouble = v.say("No request was counted, so nobody spent anything.")
 		return out
 	}
 	parts, _, err := s.portions.get(st.Objective.ID+"\x00"+st.Env+"\x00"+fmt.Sprint(st.Objective.Revision), v.now, func() ([]slo.Portion, error) {
 		return s.cfg.Promises.Attribution(r.Context(), st.Objective, st.Env, st.From, st.DataUntil)
 	})
 	if errors.Is(err, slo.ErrTerms) {
-		page.SpentTrouble = "Failures are put down to causes only where requests are counted, and this promise counts something else."
+		page.SpentTrouble = v.say("Failures are put down to causes only where requests are counted, and this promise counts something else.")
 		return out
 	}
 	if page.SpentTrouble = s.read(v, "Who spent it", err); err != nil {
@@ -254,17 +254,17 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 		page.Spent = append(page.Spent, row)
 	}
 	if rest := all - seen; rest > 0 {
-		page.Spent = append(page.Spent, SpentRow{Name: plural(len(parts)-10, "more cause", "more causes"), Note: "each smaller than these", Class: "f-c4", X: pos(100 * float64(seen) / scale), W: pos(100 * float64(rest) / scale),
+		page.Spent = append(page.Spent, SpentRow{Name: v.count(len(parts)-10, "more cause", "more causes"), Note: v.say("each smaller than these"), Class: "f-c4", X: pos(100 * float64(seen) / scale), W: pos(100 * float64(rest) / scale),
 			Failures: slo.Count(rest), Share: slo.SpentPercent(slo.Part(rest, b.Allowed))})
 	}
 	if len(parts) == 0 {
-		page.SpentTrouble = "Nothing failed in the window: the whole budget is left."
+		page.SpentTrouble = v.say("Nothing failed in the window: the whole budget is left.")
 		return out
 	}
-	page.SpentSub = slo.Count(all) + " failures, each put down to one cause"
-	page.Spent = append(page.Spent, SpentRow{Name: "Spent", Total: true, Class: "f-" + statusChip(st).Class, X: "0", W: pos(100 * float64(all) / scale), Failures: slo.Count(b.Tally.Bad), Share: slo.SpentPercent(b.SpentPPM)})
+	page.SpentSub = v.say("%s failures, each put down to one cause", slo.Count(all))
+	page.Spent = append(page.Spent, SpentRow{Name: v.say("Spent"), Total: true, Class: "f-" + statusChip(st).Class, X: "0", W: pos(100 * float64(all) / scale), Failures: slo.Count(b.Tally.Bad), Share: slo.SpentPercent(b.SpentPPM)})
 	if b.Remaining > 0 {
-		page.Spent = append(page.Spent, SpentRow{Name: "Left", Total: true, Class: "f-normal", X: pos(100 * float64(all) / scale), W: pos(100 * float64(b.Remaining) / scale), Failures: st.Objective.Amount(b.Remaining), Share: slo.Percent(b.RemainingPPM)})
+		page.Spent = append(page.Spent, SpentRow{Name: v.say("Left"), Total: true, Class: "f-normal", X: pos(100 * float64(all) / scale), W: pos(100 * float64(b.Remaining) / scale), Failures: v.amount(st.Objective, b.Remaining), Share: slo.Percent(b.RemainingPPM)})
 	}
 	return out
 }
@@ -272,14 +272,13 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 func (v view) spentRow(p slo.Portion, b slo.Budget) SpentRow {
 	row := SpentRow{Name: p.Ref, Failures: slo.Count(p.Bad), Share: slo.SpentPercent(slo.Part(p.Bad, b.Allowed))}
 	if p.Title != "" && p.Title != p.Ref {
-		row.Name += ", " + p.Title
+		row.Name = v.list(row.Name, p.Title)
 	}
-	row.Note = string(p.Kind)
-	if !p.First.IsZero() {
-		row.Note += ", " + v.day(p.First).Text
-		if last := v.day(p.Last).Text; last != v.day(p.First).Text {
-			row.Note += " to " + last
-		}
+	row.Note = v.word(string(p.Kind))
+	if first, last := v.day(p.First).Text, v.day(p.Last).Text; !p.First.IsZero() && first == last {
+		row.Note = v.say("%s, %s", row.Note, first)
+	} else if !p.First.IsZero() {
+		row.Note = v.say("%s, %s to %s", row.Note, first, last)
 	}
 	switch p.Kind {
 	case slo.ByExperiment:
@@ -295,9 +294,9 @@ func (v view) spentRow(p slo.Portion, b slo.Budget) SpentRow {
 		row.Class = "f-c3"
 	case slo.ByConfig:
 		row.Class = "f-c2"
-		row.Name = "Configuration " + p.Ref
+		row.Name = v.say("Configuration %s", p.Ref)
 	default:
-		row.Class, row.Name, row.Note = "f-c4", "Unknown", "no experiment, incident, deploy or configuration near it"
+		row.Class, row.Name, row.Note = "f-c4", v.say("Unknown"), v.say("no experiment, incident, deploy or configuration near it")
 	}
 	return row
 }

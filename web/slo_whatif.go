@@ -64,7 +64,7 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	for _, t := range targets {
 		text := t + "\u202f%"
 		if t == now {
-			text += ", as it is"
+			text = v.say("%s, as it is", text)
 		}
 		w.Targets = append(w.Targets, Choice{t, text, t == target || target == "" && t == now})
 	}
@@ -75,9 +75,9 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	}
 	for _, k := range windows {
 		span, _ := report.Span(k)
-		text := slo.Span(span) + " rolling"
+		text := v.say("%s rolling", v.lasting(span))
 		if k == has {
-			text += ", as it is"
+			text = v.say("%s, as it is", text)
 		}
 		w.Windows = append(w.Windows, Choice{k, text, k == window || window == "" && k == has})
 	}
@@ -88,7 +88,7 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	if target != "" {
 		ppb, err := slo.ParseTarget(target)
 		if err != nil {
-			w.Trouble = "The target " + err.Error() + "."
+			w.Trouble = v.say("The target %s.", err)
 			return
 		}
 		other.TargetPPB = ppb
@@ -96,7 +96,7 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	if window != "" && window != has {
 		d, err := report.Span(window)
 		if err != nil || d < time.Hour || d > 366*24*time.Hour || d%time.Minute != 0 {
-			w.Trouble = "The window must be 1h to 366d in whole minutes, such as 28d; got " + window + "."
+			w.Trouble = v.say("The window must be 1h to 366d in whole minutes, such as 28d; got %s.", window)
 			return
 		}
 		other = rolling(other, d)
@@ -104,14 +104,14 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	is, errIs := s.replay(r, v, o, st)
 	then, err := s.replay(r, v, other, st)
 	if err = errors.Join(errIs, err); err != nil {
-		w.Trouble = "This promise cannot be replayed: " + err.Error() + "."
+		w.Trouble = v.say("This promise cannot be replayed: %s.", err)
 		if !errors.Is(err, slo.ErrTerms) {
 			w.Trouble = s.read(v, "The replay", err)
 		}
 		return
 	}
-	w.Rows = compare(o, other, is, then)
-	w.Note = "Both replayed over " + slo.Span(is.To.Sub(is.From)) + " in steps of " + slo.Span(is.Step) + ": " + slo.Count(is.Bad) + " failures of " + slo.Count(is.Valid) + "."
+	w.Rows = v.compare(o, other, is, then)
+	w.Note = v.say("Both replayed over %s in steps of %s: %s failures of %s.", v.lasting(is.To.Sub(is.From)), v.lasting(is.Step), slo.Count(is.Bad), slo.Count(is.Valid))
 }
 
 func (s *Server) replay(r *http.Request, v view, o slo.Objective, st slo.Status) (slo.Backtest, error) {
@@ -122,18 +122,18 @@ func (s *Server) replay(r *http.Request, v view, o slo.Objective, st slo.Status)
 	return b, err
 }
 
-func compare(o, other slo.Objective, is, then slo.Backtest) []WhatIfRow {
+func (l lang) compare(o, other slo.Objective, is, then slo.Backtest) []WhatIfRow {
 	ends := func(b slo.Backtest) string {
 		if b.End.NoData {
-			return "no data"
+			return l.say("no data")
 		}
 		return slo.Percent(b.End.RemainingPPM)
 	}
 	level := func(b slo.Backtest) *Chip {
 		worst := Chip{}
-		for _, l := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal, slo.Unknown} {
-			if b.Levels[l] > 0 {
-				worst = levelChip(l, false)
+		for _, level := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal, slo.Unknown} {
+			if b.Levels[level] > 0 {
+				worst = levelChip(level, false)
 				break
 			}
 		}
@@ -150,18 +150,18 @@ func compare(o, other slo.Objective, is, then slo.Backtest) []WhatIfRow {
 	}
 	frozen := func(b slo.Backtest) string {
 		if b.Freezes == 0 {
-			return "none"
+			return l.say("none")
 		}
-		return slo.Count(int64(b.Freezes)) + ", " + slo.Span(b.Levels[slo.Frozen])
+		return l.say("%s, %s", slo.Count(int64(b.Freezes)), l.lasting(b.Levels[slo.Frozen]))
 	}
 	return []WhatIfRow{
-		{Name: "Target", Is: slo.Target(o.TargetPPB), Then: slo.Target(other.TargetPPB)},
-		{Name: "Window", Is: slo.Span(o.Window), Then: slo.Span(other.Window)},
-		{Name: "Budget left", Is: ends(is), Then: ends(then)},
-		{Name: "Most ever spent", Is: slo.SpentPercent(is.WorstPPM), Then: slo.SpentPercent(then.WorstPPM)},
-		{Name: "Worst state", IsChip: level(is), ThenChip: level(then)},
-		{Name: "Freezes", Is: frozen(is), Then: frozen(then)},
-		{Name: "Calls at night", Is: pages(is), Then: pages(then)},
+		{Name: l.say("Target"), Is: slo.Target(o.TargetPPB), Then: slo.Target(other.TargetPPB)},
+		{Name: l.say("Window"), Is: l.lasting(o.Window), Then: l.lasting(other.Window)},
+		{Name: l.say("Budget left"), Is: ends(is), Then: ends(then)},
+		{Name: l.say("Most ever spent"), Is: slo.SpentPercent(is.WorstPPM), Then: slo.SpentPercent(then.WorstPPM)},
+		{Name: l.say("Worst state"), IsChip: level(is), ThenChip: level(then)},
+		{Name: l.say("Freezes"), Is: frozen(is), Then: frozen(then)},
+		{Name: l.say("Calls at night"), Is: pages(is), Then: pages(then)},
 	}
 }
 

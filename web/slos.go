@@ -70,9 +70,9 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 		if find != "" && !strings.Contains(strings.ToLower(o.ID+" "+o.Service+" "+o.Title+" "+o.Owner), find) {
 			continue
 		}
-		row := SLORow{Name: title(o), Href: sloHref(st), Service: o.Service, ServiceHref: serviceHref(o.Service), Env: st.Env, Target: slo.Target(o.TargetPPB), Window: slo.Span(o.Window),
-			Chip: statusChip(st), Bar: v.budgetBar(st, "thin"), Burn: "no data", BurnClass: "mute", Empty: "–"}
-		row.Left, row.LeftSmall, row.Mute = left(st)
+		row := SLORow{Name: title(o), Href: sloHref(st), Service: o.Service, ServiceHref: serviceHref(o.Service), Env: st.Env, Target: slo.Target(o.TargetPPB), Window: v.lasting(o.Window),
+			Chip: statusChip(st), Bar: v.budgetBar(st, "thin"), Burn: v.say("no data"), BurnClass: "mute", Empty: "–"}
+		row.Left, row.LeftSmall, row.Mute = v.left(st)
 		hour, ok := burn(st, time.Hour)
 		if ok && !hour.NoData {
 			row.Burn, row.BurnClass = slo.Rate(hour), ""
@@ -82,9 +82,9 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 		}
 		switch {
 		case !st.EmptyAt.IsZero():
-			row.Empty = "empty " + v.in(st.EmptyAt)
+			row.Empty = v.say("empty %s", v.in(st.EmptyAt))
 		case !st.ThawAt.IsZero():
-			row.Empty = "thaws " + v.in(st.ThawAt)
+			row.Empty = v.say("thaws %s", v.in(st.ThawAt))
 		}
 		page.Rows = append(page.Rows, row)
 		line := []field{txt(o.ID), txt(o.Service), txt(st.Env), num(o.TargetPPB), num(int64(o.Window / time.Second)), txt(string(st.Level))}
@@ -104,12 +104,12 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.Empty = all == 0
-	page.Sub = plural(all, "objective", "objectives") + ", worst first."
+	page.Sub = v.say("%s, worst first.", v.count(all, "objective", "objectives"))
 	if find != "" {
-		page.Filter = plural(len(page.Rows), "objective", "objectives") + " of " + slo.Count(int64(all)) + " with “" + find + "”"
+		page.Filter = v.say("%s of %s with “%s”", v.count(len(page.Rows), "objective", "objectives"), slo.Count(int64(all)), find)
 	}
 	if until := v.dataUntil(); until.Text != "" {
-		page.Sub += " Data until " + until.Text + "."
+		page.Sub = v.text(page.Sub, v.say("Data until %s.", until.Text))
 	}
 	page.Rows, page.More = bounded(v, page.Rows)
 	s.show(w, v, http.StatusOK, "slos", Page{Title: "SLOs", Crumbs: []Link{{Name: "SLOs"}}}, page)
@@ -169,7 +169,7 @@ func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if !found {
-		s.trouble(w, v, http.StatusNotFound, "No objective "+id, "No document in force names an objective of this id. The list of all is under SLOs.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No objective %s", id), "No document in force names an objective of this id. The list of all is under SLOs.")
 		return
 	}
 	o := st.Objective
@@ -178,27 +178,27 @@ func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 	for _, t := range []string{"burndown", "burn_rates", "who_spent_it", "overlays"} {
 		page.Take[t] = take(r, t)
 	}
-	page.Sub = slo.Target(o.TargetPPB) + " over " + slo.Span(o.Window) + ". " + o.Promise()
-	page.Revision = "Revision " + slo.Count(o.Revision) + " since " + v.day(o.Since).Text
+	page.Sub = v.text(v.say("%s over %s.", slo.Target(o.TargetPPB), v.lasting(o.Window)), o.Promise())
+	page.Revision = v.say("Revision %s since %s", slo.Count(o.Revision), v.day(o.Since).Text)
 	if o.Owner != "" {
-		page.Sub += " Owner " + o.Owner + "."
+		page.Sub = v.text(page.Sub, v.say("Owner %s.", o.Owner))
 	}
-	page.Left, page.LeftText, page.LeftMute = leftSentence(st)
+	page.Left, page.LeftText, page.LeftMute = v.leftSentence(st)
 	if !st.Budget.NoData && st.Budget.Remaining > 0 {
-		page.LeftText = strings.TrimSuffix(page.LeftText, ".") + ". All of it is " + slo.Span(o.Outage()) + " of full outage."
+		page.LeftText = v.text(page.LeftText, v.say("All of it is %s of full outage.", v.lasting(o.Outage())))
 	}
 	page.Banner = v.banner(st)
 	page.Facts = append(v.facts(st), s.gateFact(r, v, st))
-	page.Burns, page.BurnNote = burnRows(st)
+	page.Burns, page.BurnNote = v.burnRows(st)
 	for _, g := range st.Groups {
 		group := st
 		group.Budget = g.Budget
 		row := GroupRow{Name: g.Name, Bar: v.budgetBar(group, "thin"), Bad: slo.Count(g.Budget.Tally.Bad), Valid: slo.Count(g.Budget.Valid)}
-		row.Left, _, _ = left(group)
+		row.Left, _, _ = v.left(group)
 		page.Groups = append(page.Groups, row)
 	}
 	for _, c := range st.Corrections {
-		page.Corrections = append(page.Corrections, CorrectionRow{v.day(c.From).Text, v.day(c.To).Text, string(c.Mode), c.Reason, c.Author})
+		page.Corrections = append(page.Corrections, CorrectionRow{v.day(c.From).Text, v.day(c.To).Text, v.word(string(c.Mode)), c.Reason, c.Author})
 	}
 	sheets := s.lookBack(r, v, st, &page)
 	if s.exported(w, v, sheets...) {

@@ -30,9 +30,9 @@ func (s *Server) today(v view) *Today {
 		}
 		sp := v.span(a, begin, end, "f-chaos", r.Service)
 		if r.State.Active() {
-			sp.Text = r.Service + ", " + v.phase(r)
+			sp.Text = v.say("%s, %s", r.Service, v.phase(r))
 		} else if r.Verdict != "" && r.Verdict != injector.NotEvaluated {
-			sp.Text = r.Service + ", " + string(r.Verdict)
+			sp.Text = v.say("%s, %s", r.Service, v.word(string(r.Verdict)))
 		}
 		ran = append(ran, sp)
 	}
@@ -60,14 +60,16 @@ func (s *Server) today(v view) *Today {
 	if len(ran) == 0 && len(frozen) == 0 && len(v.services) == 0 {
 		return nil
 	}
-	t := &Today{Day: v.now.In(v.zone).Format("Mon 2 Jan 2006") + ", " + s.cfg.Zone.String(), Now: pos(a.x(v.now))}
-	t.Label = "Today from 00:00 to 24:00: " + plural(len(ran), "experiment", "experiments") + ", " + plural(len(frozen), "freeze", "freezes")
+	t := &Today{Day: v.say("%s, %s", v.written(v.now.In(v.zone), "Mon 2 Jan 2006"), s.cfg.Zone.String()), Now: pos(a.x(v.now))}
 	hours := s.dayLanes(v, a)
-	t.Label += ", " + plural(len(hours.days.Spans)+len(hours.days.Marks), "game day", "game days") + ", " + plural(len(hours.deploys.Marks), "deploy", "deploys") + ", " + plural(len(hours.incidents), "incident", "incidents")
-	t.lane("Incidents", hours.incidents, 1)
+	t.Label = v.say("Today from 00:00 to 24:00: %s", v.list(v.count(len(ran), "experiment", "experiments"), v.count(len(frozen), "freeze", "freezes"),
+		v.count(len(hours.days.Spans)+len(hours.days.Marks), "game day", "game days"), v.count(len(hours.deploys.Marks), "deploy", "deploys"), v.count(len(hours.incidents), "incident", "incidents")))
+	if len(hours.incidents) > 0 { // most days have none
+		t.crowded(v.say("Incidents"), hours.incidents)
+	}
 	t.lanes(hours.days)
-	t.lane("Experiments", ran, 1)
-	t.lane("Freezes", frozen, 3)
+	t.crowded(v.say("Experiments"), ran)
+	t.lane(v.lang, v.say("Freezes"), frozen, 3)
 	t.lanes(hours.deploys)
 	t.finish()
 	for i := 0; i <= 8; i++ {
@@ -95,34 +97,31 @@ func (v view) span(a axis, begin, end time.Time, class, text string) Span {
 	return sp
 }
 
-// lane adds a line; only the last of many labels in one line is kept, since they
-// would lie on one another, and the runs page has them all.
-func (t *Today) lane(name string, spans []Span, rows int) {
-	if name == "Incidents" && len(spans) == 0 {
-		return // most days have none
-	}
-	if name == "Experiments" || name == "Incidents" {
-		for i := range spans {
-			if i < len(spans)-1 {
-				spans[i].Text = ""
-			}
+// crowded adds a line of many; only the last of their labels is kept, since they would
+// lie on one another, and the runs page has them all.
+func (t *Today) crowded(name string, spans []Span) {
+	for i := range spans {
+		if i < len(spans)-1 {
+			spans[i].Text = ""
 		}
-		t.Lanes = append(t.Lanes, Lane{Name: name, Spans: spans})
-		return
 	}
-	// Each freeze has a line of its own, the rest are counted.
+	t.Lanes = append(t.Lanes, Lane{Name: name, Spans: spans})
+}
+
+// lane gives each span a line of its own; those beyond rows are counted.
+func (t *Today) lane(l lang, name string, spans []Span, rows int) {
 	if len(spans) == 0 {
 		t.Lanes = append(t.Lanes, Lane{Name: name})
 	}
 	for i, sp := range spans {
 		if i == rows-1 && len(spans) > rows {
-			sp.Text = "and " + slo.Count(int64(len(spans)-i)) + " more"
+			sp.Text = l.say("and %s more", slo.Count(int64(len(spans)-i)))
 		}
-		l := Lane{Spans: []Span{sp}}
+		line := Lane{Spans: []Span{sp}}
 		if i == 0 {
-			l.Name = name
+			line.Name = name
 		}
-		t.Lanes = append(t.Lanes, l)
+		t.Lanes = append(t.Lanes, line)
 		if i == rows-1 {
 			return
 		}

@@ -30,7 +30,7 @@ func (t *Today) lanes(l Lane) { t.Lanes = append(t.Lanes, l) }
 // left out: the page of game days says so.
 func (s *Server) dayLanes(v view, a axis) dayHours {
 	ctx := v.r.Context()
-	h := dayHours{days: Lane{Name: "Game days"}, deploys: Lane{Name: "Deploys"}}
+	h := dayHours{days: Lane{Name: v.say("Game days")}, deploys: Lane{Name: v.say("Deploys")}}
 	ahead, err := s.cfg.Days.Ahead(ctx, v.now, a.to)
 	_ = s.read(v, "Game days", err)
 	held, err := s.cfg.Days.Held(ctx)
@@ -59,7 +59,7 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 		if at := a.x(x.at); at-last > 14 && at < 86 {
 			m.Text, last = x.title, at
 			if x.cut {
-				m.Text += ", will be skipped"
+				m.Text = v.say("%s, will be skipped", m.Text)
 			}
 		}
 		h.days.Marks = append(h.days.Marks, m)
@@ -112,9 +112,9 @@ func (d daybook) nextSentence() string {
 		}
 		if c := x.Next[0]; text == "" || c.UTC.Before(soonest) {
 			soonest = c.UTC
-			text = "Next: " + cmp.Or(x.Schedule.Title, x.Schedule.ID) + ", " + d.soon(c.UTC)
+			text = d.say("Next: %s, %s", cmp.Or(x.Schedule.Title, x.Schedule.ID), d.soon(c.UTC))
 			if why := d.barred(x, c); why != "" {
-				text += "; will be skipped, " + why
+				text = d.say("%s; will be skipped, %s", text, why)
 			}
 		}
 	}
