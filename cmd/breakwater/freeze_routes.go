@@ -71,7 +71,7 @@ func (c *control) freezeRoutes(r chi.Router) {
 	r.With(reads).Get("/alerts/{id}", bell.Show)
 	r.With(changes).Post("/alerts/{id}/ack", bell.Ack)
 	r.With(tells).Post("/alerts/facts", bell.Tell)
-	r.With(changes).Method(http.MethodPost, "/alerts/test", bell.Test())
+	r.With(changes, c.audited("alert.test", "every receiver")).Method(http.MethodPost, "/alerts/test", bell.Test())
 	r.With(reads).Get("/silences", bell.Silences)
 	r.With(changes).Post("/silences", bell.Silence)
 	r.With(changes).Delete("/silences/{id}", bell.Unsilence)
