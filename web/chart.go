@@ -240,7 +240,7 @@ func (w when) times(a axis) []Tick {
 	const n = 6
 	for i := 0; i <= n; i++ {
 		t := Tick{At: pos(float64(i) * 100 / n), Anchor: "middle", Wide: i%2 == 1,
-			Text: a.from.Add(length * time.Duration(i) / n).In(w.zone).Format(layout)}
+			Text: w.written(a.from.Add(length*time.Duration(i)/n).In(w.zone), layout)}
 		switch i {
 		case 0:
 			t.Anchor = "start"

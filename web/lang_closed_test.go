@@ -17,5 +17,6 @@ var closedSets = map[string][]string{
 		"earlier run", "outside hours", "gameday stopped", "gameday over", "not calm"},
 	"a likely cause": {"limiter", "measure", "load", "dns", "retry storm", "dependency", "instance", "rack", "zone", "caller", "tenant", "gateway", "concurrency",
 		"shed", "upstream", "route", "code"},
-	"a rule": {"page", "ticket"},
+	"a rule":       {"page", "ticket"},
+	"who answered": {"upstream", "gateway"},
 }

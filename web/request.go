@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -82,7 +81,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(mine) == 0 {
-		s.trouble(w, v, http.StatusNotFound, "No request "+short(id, 60), "No row has this id. A plain success leaves none of its own; rows of others are kept for 7 days, and one can come up to a few seconds after the request.")
+		s.trouble(w, v, http.StatusNotFound, v.say("No request %s", short(id, 60)), "No row has this id. A plain success leaves none of its own; rows of others are kept for 7 days, and one can come up to a few seconds after the request.")
 		return
 	}
 	x := &mine[0].Exchange
@@ -93,13 +92,13 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) {
 	}
 	page := requestView{ID: x.RequestID, Chip: exchangeChip(x), Story: explain.Story(x), Take: take(r, "tries"),
 		SimHref: "/simulator?" + url.Values{"event": {x.RequestID}}.Encode(), EventHref: "/api/v1/events/" + url.PathEscape(x.RequestID)}
-	page.Sub = fmt.Sprintf("%s on %s, at %s, %s", cmp.Or(x.Method, "a request"), x.Route, x.Gateway, v.day(x.End).Text)
+	page.Sub = v.say("%s on %s, at %s, %s", cmp.Or(x.Method, v.say("a request")), x.Route, x.Gateway, v.day(x.End).Text)
 	if s.exported(w, v, trySheet(x)) {
 		return
 	}
 	page.Facts = v.requestFacts(x)
-	page.waterfall(x)
-	page.Fields = requestFields(x)
+	page.waterfall(v.lang, x)
+	page.Fields = v.requestFields(x)
 	for i := range mine {
 		if other := &mine[i].Exchange; other != x {
 			row := v.requestRow(other)
@@ -111,7 +110,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) {
 	if len(x.Tries) > 0 {
 		page.Explained, page.ExplainTrouble = s.explainRow(r.Context(), v, x, x.Revision)
 	}
-	s.show(w, v, http.StatusOK, "request", Page{Title: "Request " + short(x.RequestID, 40), Topics: still, Crumbs: []Link{{Name: "Requests", Href: "/requests"}, {Name: short(x.RequestID, 40)}}}, page)
+	s.show(w, v, http.StatusOK, "request", Page{Title: v.say("Request %s", short(x.RequestID, 40)), Topics: still, Crumbs: []Link{{Name: "Requests", Href: "/requests"}, {Name: short(x.RequestID, 40)}}}, page)
 }
 
 // pathValue is a parameter of the path as it was meant: chi matches the escaped path
@@ -128,47 +127,47 @@ func pathValue(r *http.Request, name string) string {
 }
 
 func (v view) requestFacts(x *retrylog.Exchange) []Fact {
-	told := Fact{Name: "The client was told", Value: "nothing", Class: "mute", Text: "No answer was sent."}
+	told := Fact{Name: "The client was told", Value: v.say("nothing"), Class: "mute", Text: v.say("No answer was sent.")}
 	if x.Status != 0 {
-		told = Fact{Name: "The client was told", Value: fmt.Sprint(x.Status), Text: http.StatusText(x.Status) + ", made by the " + cmp.Or(x.Origin, "gateway") + "."}
+		told = Fact{Name: "The client was told", Value: fmt.Sprint(x.Status), Text: v.say("%s, made by the %s.", http.StatusText(x.Status), v.word(cmp.Or(x.Origin, "gateway")))}
 		if x.Status >= 500 {
 			told.Class = "fg-emergency"
 		}
 	}
 	if x.Degraded != "" {
-		told.Text = "Made by the fallback " + spaced(x.Degraded) + "."
+		told.Text = v.say("Made by the fallback %s.", spaced(x.Degraded))
 	}
 	var tried int64
 	for _, t := range x.Tries {
 		tried += t.LatencyUS
 	}
-	spent := micros(float64(tried)) + " of it in tries, " + micros(float64(x.RetryWaitMS)*1000) + " waiting between them."
+	spent := v.say("%s of it in tries, %s waiting between them.", micros(float64(tried)), micros(float64(x.RetryWaitMS)*1000))
 	switch {
 	case len(x.Tries) == 0:
-		spent = "All of it at the gateway."
+		spent = v.say("All of it at the gateway.")
 	case x.RetryWaitMS == 0:
-		spent = micros(float64(tried)) + " of it at the upstream."
+		spent = v.say("%s of it at the upstream.", micros(float64(tried)))
 	}
 	return []Fact{told,
 		{Name: "Took", Value: micros(float64(x.LatencyUS)), Text: spent},
-		{Name: "Tries", Value: slo.Count(int64(len(x.Tries))), Text: endpointsWord(x)},
+		{Name: "Tries", Value: slo.Count(int64(len(x.Tries))), Text: v.endpointsWord(x)},
 	}
 }
 
-func endpointsWord(x *retrylog.Exchange) string {
+func (l lang) endpointsWord(x *retrylog.Exchange) string {
 	seen := map[string]bool{}
 	for _, t := range x.Tries {
 		seen[t.Endpoint] = true
 	}
 	if len(seen) == 0 {
-		return "It came to no endpoint."
+		return l.say("It came to no endpoint.")
 	}
-	return "At " + plural(len(seen), "endpoint", "endpoints") + " of " + cmp.Or(x.Upstream, "its upstream") + "."
+	return l.say("At %s of %s.", l.count(len(seen), "endpoint", "endpoints"), cmp.Or(x.Upstream, l.say("its upstream")))
 }
 
 // waterfall places tries and waits on the time of the whole request. What is in
 // neither is the gateway's own work, and the body of the answer.
-func (page *requestView) waterfall(x *retrylog.Exchange) {
+func (page *requestView) waterfall(l lang, x *retrylog.Exchange) {
 	var sum int64
 	for _, t := range x.Tries {
 		sum += t.WaitMS*1000 + t.LatencyUS
@@ -178,7 +177,7 @@ func (page *requestView) waterfall(x *retrylog.Exchange) {
 	share := func(us int64) string { return pos(100 * float64(us) / float64(whole)) }
 	for i := range x.Tries {
 		t := &x.Tries[i]
-		row := FallRow{Name: "Try " + fmt.Sprint(i+1), Endpoint: t.Endpoint, Took: micros(float64(t.LatencyUS)), Why: explain.Why(t.Reason, t.Skip), Reason: cmp.Or(t.Skip, t.Reason)}
+		row := FallRow{Name: l.say("Try %d", i+1), Endpoint: t.Endpoint, Took: micros(float64(t.LatencyUS)), Why: explain.Why(t.Reason, t.Skip), Reason: cmp.Or(t.Skip, t.Reason)}
 		if t.Reason == "" && t.Skip == "" && tryFailed(t) {
 			row.Why = explain.Story(x)
 		}
@@ -188,15 +187,15 @@ func (page *requestView) waterfall(x *retrylog.Exchange) {
 		}
 		row.X, row.W = share(at), share(max(t.LatencyUS, whole/200)) // a hair, so that it is seen
 		at += t.LatencyUS
-		row.Ended, row.Class, row.Mark = tryEnd(t)
-		row.Label = row.Name + " at " + t.Endpoint + ": " + row.Ended + " in " + row.Took
+		row.Ended, row.Class, row.Mark = l.tryEnd(t)
+		row.Label = l.say("%s at %s: %s in %s", row.Name, t.Endpoint, row.Ended, row.Took)
 		if t.Fault != "" {
 			row.Fault, row.FaultHref = t.Fault, runHref(cmp.Or(x.Experiment, t.Fault))
 		}
 		page.Falls = append(page.Falls, row)
 	}
 	if rest := x.LatencyUS - sum; rest > 0 {
-		page.Rest = micros(float64(rest)) + " more went into the body of the answer and the gateway's own work."
+		page.Rest = l.say("%s more went into the body of the answer and the gateway's own work.", micros(float64(rest)))
 	}
 	for i := range 5 {
 		anchor := "middle"
@@ -214,12 +213,12 @@ func tryFailed(t *retrylog.Try) bool { return t.Kind != "" || t.Status >= 500 ||
 
 // tryEnd is how a try ended: in words, as a colour and as a mark. What a drill did is
 // violet, whatever it looked like to the client.
-func tryEnd(t *retrylog.Try) (text, class string, mark Chip) {
-	text = spaced(t.Kind)
+func (l lang) tryEnd(t *retrylog.Try) (text, class string, mark Chip) {
+	text = l.word(spaced(t.Kind))
 	if t.Status != 0 {
 		text = fmt.Sprint(t.Status)
 		if t.Kind != "" {
-			text += ", " + spaced(t.Kind)
+			text = l.say("%s, %s", text, l.word(spaced(t.Kind)))
 		}
 	}
 	switch {
@@ -233,40 +232,40 @@ func tryEnd(t *retrylog.Try) (text, class string, mark Chip) {
 	return text, "f-normal", Chip{"fg-normal", "s-normal", text}
 }
 
-func requestFields(x *retrylog.Exchange) (out []Pair) {
+func (l lang) requestFields(x *retrylog.Exchange) (out []Pair) {
 	add := func(name, value, href string) {
 		if value != "" {
-			out = append(out, Pair{name, value, href})
+			out = append(out, Pair{l.word(name), value, href})
 		}
 	}
 	service := ""
 	if x.Service != "" {
 		service = serviceHref(x.Service)
 	}
-	add("Service", x.Service, service)
-	add("Route", x.Route, "/requests?"+url.Values{"service": {x.Service}, "route": {x.Route}}.Encode())
-	add("Upstream", x.Upstream, "")
-	add("Caller", x.Caller, "")
-	add("Tenant", x.Tenant, "")
-	add("Tier", x.Tier, "")
-	add("Environment", x.Env, "")
-	add("Gateway", x.Gateway, "")
-	add("Outcome", spaced(string(x.Outcome)), "")
-	add("Timeout", x.Timeout, "")
-	add("Refused by", x.Refusal, "")
-	add("Degraded", spaced(x.Degraded), "")
-	add("Would have", x.Observed, "")
+	add(phrase("Service"), x.Service, service)
+	add(phrase("Route"), x.Route, "/requests?"+url.Values{"service": {x.Service}, "route": {x.Route}}.Encode())
+	add(phrase("Upstream"), x.Upstream, "")
+	add(phrase("Caller"), x.Caller, "")
+	add(phrase("Tenant"), x.Tenant, "")
+	add(phrase("Tier"), x.Tier, "")
+	add(phrase("Environment"), x.Env, "")
+	add(phrase("Gateway"), x.Gateway, "")
+	add(phrase("Outcome"), l.word(spaced(string(x.Outcome))), "")
+	add(phrase("Timeout"), x.Timeout, "")
+	add(phrase("Refused by"), x.Refusal, "")
+	add(phrase("Degraded"), spaced(x.Degraded), "")
+	add(phrase("Would have"), x.Observed, "")
 	if x.Experiment != "" {
-		add("Experiment", x.Experiment, runHref(x.Experiment))
+		add(phrase("Experiment"), x.Experiment, runHref(x.Experiment))
 	}
-	add("Synthetic", x.Synthetic, "")
-	add("Business code", x.BusinessCode, "")
+	add(phrase("Synthetic"), x.Synthetic, "")
+	add(phrase("Business code"), x.BusinessCode, "")
 	add("decision_reason", x.Reason, "")
 	add("skip_reason", x.Skip, "")
 	if x.Count > 1 {
-		add("Stands for", plural(int(x.Count), "exchange", "exchanges"), "")
+		add(phrase("Stands for"), l.count(int(x.Count), "exchange", "exchanges"), "")
 	}
-	add("Configuration", x.Revision, "")
+	add(phrase("Configuration"), x.Revision, "")
 	return out
 }
 
@@ -275,20 +274,20 @@ func (s *Server) explainRow(ctx context.Context, v view, x *retrylog.Exchange, r
 	e, err := s.engine(ctx, v.now, revision)
 	switch {
 	case errors.Is(err, errNoConfig):
-		return nil, "The configuration " + revision + " is not known any more: reports are kept for 7 days. The words above are those that the gateway wrote down when it decided."
+		return nil, v.say("The configuration %s is not known any more: reports are kept for 7 days. The words above are those that the gateway wrote down when it decided.", revision)
 	case err != nil:
-		return nil, s.read(v, "The configuration "+revision, err)
+		return nil, s.read(v, v.say("The configuration %s", revision), err)
 	}
 	sample, err := explain.FromEvent(x)
 	if err != nil {
-		return nil, sentenceCase(err.Error()) + "."
+		return nil, asSentence(err.Error())
 	}
 	answer, err := e.Explain(sample)
 	if err != nil {
-		return nil, sentenceCase(err.Error()) + "."
+		return nil, asSentence(err.Error())
 	}
 	answer.Compare(x)
-	return explained(answer), ""
+	return v.explained(answer), ""
 }
 
 var errNoConfig = errors.New("no gateway reported it")
@@ -309,27 +308,26 @@ func (s *Server) engine(ctx context.Context, now time.Time, revision string) (*e
 	return e, err
 }
 
-func explained(a explain.Answer) *Explained {
+func (l lang) explained(a explain.Answer) *Explained {
 	out := &Explained{Revision: a.Revision, Notes: a.Notes}
 	if a.Policy != nil {
 		out.Policy = sentenceCase(a.Policy.Words()) + "."
 	}
-	out.Answer = fmt.Sprintf("The client is told %d, made by the %s", a.Status, a.Origin)
+	out.Answer = l.say("The client is told %d, made by the %s, after %s.", a.Status, l.word(string(a.Origin)), l.millis(a.TakesMS))
 	if a.Degraded != "" {
-		out.Answer += " (" + spaced(a.Degraded) + ")"
+		out.Answer = l.say("The client is told %d, made by the %s (%s), after %s.", a.Status, l.word(string(a.Origin)), spaced(a.Degraded), l.millis(a.TakesMS))
 	}
-	out.Answer += ", after " + millis(a.TakesMS) + "."
 	for n := range a.Tries {
-		out.Tries = append(out.Tries, explainedTry(&a.Tries[n], n == len(a.Tries)-1))
+		out.Tries = append(out.Tries, l.explainedTry(&a.Tries[n], n == len(a.Tries)-1))
 	}
 	return out
 }
 
-func explainedTry(t *explain.Try, last bool) ExplainedTry {
-	row := ExplainedTry{Name: fmt.Sprintf("Try %d", t.RetryNumber+1), Why: explain.Why(t.Reason, t.Skip)}
-	row.Ends = cmp.Or(spaced(t.Failure), fmt.Sprint(t.Status)) + " in " + slo.Count(t.LatencyMS) + "\u202fms"
+func (l lang) explainedTry(t *explain.Try, last bool) ExplainedTry {
+	row := ExplainedTry{Name: l.say("Try %d", t.RetryNumber+1), Why: explain.Why(t.Reason, t.Skip)}
+	row.Ends = l.say("%s in %s\u202fms", cmp.Or(l.word(spaced(t.Failure)), fmt.Sprint(t.Status)), slo.Count(t.LatencyMS))
 	if t.RetryNumber > 0 {
-		row.Ends = "after a wait of " + millis(t.WaitMS) + ": " + row.Ends
+		row.Ends = l.say("after a wait of %s: %s", l.millis(t.WaitMS), row.Ends)
 	}
 	switch {
 	case t.Skip != "":
@@ -339,16 +337,16 @@ func explainedTry(t *explain.Try, last bool) ExplainedTry {
 	default:
 		row.Mark, row.Why = Chip{"fg-normal", "s-normal", "done"}, explain.Why("", "")
 	}
-	row.Steps = stepRows(t)
+	row.Steps = l.stepRows(t)
 	if rec := t.Recorded; rec != nil && rec.Differs {
 		row.Differs = true
-		row.Recorded = "The gateway decided otherwise when it happened. " + explain.Why(rec.Reason, rec.Skip)
+		row.Recorded = l.text(l.say("The gateway decided otherwise when it happened."), explain.Why(rec.Reason, rec.Skip))
 	}
 	return row
 }
 
 // stepRows are the conditions one by one, and the gates: those that are open in one row.
-func stepRows(t *explain.Try) (rows []StepRow) {
+func (l lang) stepRows(t *explain.Try) (rows []StepRow) {
 	fired, shut := false, false
 	var open []string
 	for _, st := range t.Steps {
@@ -358,24 +356,24 @@ func stepRows(t *explain.Try) (rows []StepRow) {
 			open = append(open, spaced(st.Name))
 			continue
 		case st.Role == "gate" && !shut:
-			row.No, shut, row.Said = true, true, "this one said no"
+			row.No, shut, row.Said = true, true, l.say("this one said no")
 		case st.OK && !fired && (st.Role == "primary" || st.Role == "builtin"):
-			fired, row.Said = true, "this one fired"
+			fired, row.Said = true, l.say("this one fired")
 		}
 		rows = append(rows, row)
 	}
 	if len(open) > 0 {
-		rows = append(rows, StepRow{Head: "gates", Words: "open: " + strings.Join(open, ", "), OK: true})
+		rows = append(rows, StepRow{Head: l.say("gates"), Words: l.say("open: %s", l.list(open...)), OK: true})
 	}
 	return rows
 }
 
 // millis writes a range of milliseconds.
-func millis(v [2]int64) string {
+func (l lang) millis(v [2]int64) string {
 	if v[0] == v[1] {
 		return slo.Count(v[0]) + "\u202fms"
 	}
-	return slo.Count(v[0]) + " to " + slo.Count(v[1]) + "\u202fms"
+	return l.say("%s to %s\u202fms", slo.Count(v[0]), slo.Count(v[1]))
 }
 
 func trySheet(x *retrylog.Exchange) sheet {

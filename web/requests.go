@@ -66,20 +66,20 @@ func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
 	page := requestsView{Service: values.Get("service"), Route: values.Get("route"), Status: values.Get("status"), Reason: values.Get("reason"), Outcome: values.Get("outcome"),
 		R: cmp.Or(values.Get("r"), "1h"), From: values.Get("from"), To: values.Get("to"), ID: strings.TrimSpace(values.Get("id")), Reasons: explain.Skips(), Take: take(r, "requests")}
 	page.Filtered = page.Route+page.Status+page.Reason+page.Outcome != ""
-	page.Ranges = requestRanges(values, page.R)
+	page.Ranges = v.requestRanges(values, page.R)
 	q, err := request.Parse(values, v.now)
 	status := http.StatusOK
 	if err != nil {
-		page.Wrong, status = sentenceCase(err.Error())+".", http.StatusBadRequest
+		page.Wrong, status = asSentence(err.Error()), http.StatusBadRequest
 		q = request.Query{}
 	}
 	if q = request.Scope(q, auth.From(r.Context()).Services); q.Service != "" && !s.cfg.Covers(r, q.Service) {
-		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+q.Service+".")
+		s.trouble(w, v, http.StatusForbidden, "Not your service", v.say("Your token does not cover %s.", q.Service))
 		return
 	}
 	page.Service = cmp.Or(page.Service, q.Service)
 	for _, name := range request.Outcomes() {
-		page.Outcomes = append(page.Outcomes, Offer{name, spaced(name), name == page.Outcome})
+		page.Outcomes = append(page.Outcomes, Offer{name, v.word(spaced(name)), name == page.Outcome})
 	}
 	for _, svc := range v.services {
 		if s.cfg.Covers(r, svc.Name) {
@@ -98,7 +98,7 @@ func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
 		if page.Trouble == "" && q.ID == "" {
 			counted, err := s.cfg.Requests.Counted(r.Context(), q)
 			if page.Trouble = s.read(v, "What was counted", err); err == nil {
-				page.Counted = countedWords(q, counted)
+				page.Counted = v.countedWords(q, counted)
 			}
 		}
 	}
@@ -132,39 +132,42 @@ func (page *requestsView) fill(v view, values url.Values, q request.Query, found
 	}
 	switch {
 	case q.ID != "":
-		page.Sub = plural(len(page.Rows), "row has", "rows have") + " this id."
+		page.Sub = v.count(len(page.Rows), "row has this id.", "rows have this id.")
 		return
 	case page.Further:
-		page.Looked = "Looked through " + slo.Count(found.Looked) + " rows, back to " + v.day(found.Next.At).Text + "; older ones stand behind the link."
+		page.Looked = v.say("Looked through %s rows, back to %s; older ones stand behind the link.", slo.Count(found.Looked), v.day(found.Next.At).Text)
 	}
 	if q.From.IsZero() {
 		return
 	}
-	page.Sub = plural(len(page.Rows), "row", "rows")
+	rows := v.count(len(page.Rows), "row", "rows")
 	if found.Full || !q.Before.At.IsZero() {
-		page.Sub += " on this page"
+		rows = v.count(len(page.Rows), "row on this page", "rows on this page")
 	}
-	page.Sub += ", newest first, from " + v.day(q.From).Text + " to " + v.short(q.To).Text + "."
+	page.Sub = v.say("%s, newest first, from %s to %s.", rows, v.day(q.From).Text, v.short(q.To).Text)
 }
 
 // countedWords sets what has rows beside what was counted: without it an empty list
 // would look like no traffic.
-func countedWords(q request.Query, c request.Counted) string {
+func (l lang) countedWords(q request.Query, c request.Counted) string {
 	if !c.Known {
 		return ""
 	}
-	of := ""
-	if q.Route != "" {
-		of = " on " + q.Route
-	} else if q.Service != "" {
-		of = " of " + q.Service
-	}
-	text := slo.Count(c.Exchanges) + " requests" + of + " were counted in this range."
-	if c.Exchanges == 1 {
-		text = "1 request" + of + " was counted in this range."
+	text, n := "", slo.Count(c.Exchanges)
+	switch one := c.Exchanges == 1; {
+	case q.Route != "" && one:
+		text = l.say("1 request on %s was counted in this range.", q.Route)
+	case q.Route != "":
+		text = l.say("%s requests on %s were counted in this range.", n, q.Route)
+	case q.Service != "" && one:
+		text = l.say("1 request of %s was counted in this range.", q.Service)
+	case q.Service != "":
+		text = l.say("%s requests of %s were counted in this range.", n, q.Service)
+	default:
+		text = l.count(int(c.Exchanges), "request was counted in this range.", "requests were counted in this range.")
 	}
 	if c.Unkept > 0 {
-		text += " " + slo.Count(c.Unkept) + " more would have had a row and found no room (a batch keeps 500)."
+		text = l.text(text, l.say("%s more would have had a row and found no room (a batch keeps 500).", slo.Count(c.Unkept)))
 	}
 	return text
 }
@@ -183,7 +186,7 @@ func requestsHref(values url.Values, key, value string) string {
 	return (&url.URL{Path: "/requests", RawQuery: q.Encode()}).String()
 }
 
-func requestRanges(values url.Values, chosen string) (links []Link) {
+func (l lang) requestRanges(values url.Values, chosen string) (links []Link) {
 	own := values.Get("from") != "" || values.Get("to") != ""
 	rest := url.Values{}
 	for k, list := range values {
@@ -191,7 +194,7 @@ func requestRanges(values url.Values, chosen string) (links []Link) {
 			rest[k] = list
 		}
 	}
-	for _, r := range []struct{ key, name string }{{"15m", "15\u202fmin"}, {"1h", "1\u202fh"}, {"6h", "6\u202fh"}, {"24h", "24\u202fh"}, {"7d", "7\u202fd"}} {
+	for _, r := range []struct{ key, name string }{{"15m", l.say("15\u202fmin")}, {"1h", l.say("1\u202fh")}, {"6h", l.say("6\u202fh")}, {"24h", l.say("24\u202fh")}, {"7d", l.say("7\u202fd")}} {
 		links = append(links, Link{Name: r.name, Href: requestsHref(rest, "r", r.key), Here: !own && r.key == chosen})
 	}
 	return links

@@ -171,25 +171,25 @@ func (s *Server) setupPage(w http.ResponseWriter, r *http.Request, status int, o
 	for _, g := range st.gateways {
 		o.Gateways = append(o.Gateways, GatewayRow{g.Name, v.in(g.At), g.Live(v.now)})
 	}
-	o.Steps = []SetupStep{{N: "1", Title: "Where traffic is"}, {N: "2", Title: "The first promise"}, {N: "3", Title: "The first drill"}}
+	o.Steps = []SetupStep{{N: "1", Title: v.say("Where traffic is")}, {N: "2", Title: v.say("The first promise")}, {N: "3", Title: v.say("The first drill")}}
 	for i := range o.Steps {
 		o.Steps[i].Here = o.At == i+1
 	}
 	if o.At > 1 {
-		o.Steps[0].Done = plural(len(st.gateways), "gateway reports", "gateways report")
+		o.Steps[0].Done = v.count(len(st.gateways), "gateway reports", "gateways report")
 	}
 	if o.At > 2 {
 		first := v.services[0].worst().Objective
-		o.Steps[1].Done = title(first) + ", " + slo.Target(first.TargetPPB)
+		o.Steps[1].Done = v.say("%s, %s", title(first), slo.Target(first.TargetPPB))
 	}
 	if o.At > 3 {
 		o.Steps[2].Done = s.next(v)
 	}
-	said := map[string]string{"promised": "The promise holds from now on. It is weighed within seconds.", "drilled": "The drill is planned. Its game day stands with its next runs."}
+	said := map[string]string{"promised": v.say("The promise holds from now on. It is weighed within seconds."), "drilled": v.say("The drill is planned. Its game day stands with its next runs.")}
 	if o.Said == "" {
 		o.Said = said[r.URL.Query().Get("said")]
 	}
-	o.Sub = map[int]string{1: "Step 1 of 3.", 2: "Step 2 of 3.", 3: "Step 3 of 3.", 4: "All three steps are done."}[o.At] + " Each is told from what is there: leave and come back."
+	o.Sub = v.text(map[int]string{1: v.say("Step 1 of 3."), 2: v.say("Step 2 of 3."), 3: v.say("Step 3 of 3."), 4: v.say("All three steps are done.")}[o.At], v.say("Each is told from what is there: leave and come back."))
 	switch o.At {
 	case 1:
 		if o.GatewayName == "" {
@@ -279,16 +279,15 @@ func (s *Server) setupPromise(r *http.Request, v view, o *setupView) {
 	at := max(slices.IndexFunc(o.Services, func(x ServiceRow) bool { return x.Name == asked }), 0)
 	o.Services[at].Chosen = true
 	svc := o.Services[at]
-	o.Service, o.Span = svc.Name, slo.Span(seenFor)
+	o.Service, o.Span = svc.Name, v.lasting(seenFor)
 	target, sure := suggested(svc.valid, svc.bad)
-	o.Why = svc.Failures + " of " + svc.Requests + " requests of " + svc.Name + " failed in the last " + o.Span + ", " + svc.Success + " were good. "
+	why := v.say("So many fail that even %s\u202f%% would be broken soon: see why before anything is promised, or begin with that.", target)
 	if sure {
-		o.Why += target + "\u202f% is the strictest target here of whose failures that is at most half."
+		why = v.say("%s\u202f%% is the strictest target here of whose failures that is at most half.", target)
 	} else if 2*svc.bad <= svc.valid/100+1 {
-		o.Why += "Those are too few (" + svc.Requests + ") to suggest a strict one: begin with " + target + "\u202f%."
-	} else {
-		o.Why += "So many fail that even " + target + "\u202f% would be broken soon: see why before anything is promised, or begin with that."
+		why = v.say("Those are too few (%s) to suggest a strict one: begin with %s\u202f%%.", svc.Requests, target)
 	}
+	o.Why = v.text(v.say("%s of %s requests of %s failed in the last %s, %s were good.", svc.Failures, svc.Requests, svc.Name, o.Span, svc.Success), why)
 	chosen := cmp.Or(r.FormValue("target"), target)
 	list := offeredTargets()
 	if !slices.Contains(list, chosen) {
@@ -336,11 +335,11 @@ func (s *Server) setupOffer(v view) *SetupOffer {
 	}
 	switch st.step(v) {
 	case 1:
-		return &SetupOffer{"Nothing is watched yet. Three steps lead to a first promise and a first drill.", "Connect a gateway"}
+		return &SetupOffer{v.say("Nothing is watched yet. Three steps lead to a first promise and a first drill."), v.say("Connect a gateway")}
 	case 2:
-		return &SetupOffer{"A gateway reports; nothing is promised yet.", "Make the first promise"}
+		return &SetupOffer{v.say("A gateway reports; nothing is promised yet."), v.say("Make the first promise")}
 	case 3:
-		return &SetupOffer{"No drill is planned yet.", "Plan the first drill"}
+		return &SetupOffer{v.say("No drill is planned yet."), v.say("Plan the first drill")}
 	}
 	return nil
 }

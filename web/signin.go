@@ -83,8 +83,8 @@ func (s *Server) Static() http.Handler { return secured(s.assets) }
 func (s *Server) SignInPage(d Door) http.Handler {
 	return secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		said := map[string]string{
-			"out":   "You are signed out.",
-			"again": "You were not signed in any more, so what you pressed was not done. Sign in and press it again.",
+			"out":   phrase("You are signed out."),
+			"again": phrase("You were not signed in any more, so what you pressed was not done. Sign in and press it again."),
 		}[r.URL.Query().Get("said")]
 		s.door(w, r, d, http.StatusOK, "signin", doorView{Title: "Sign in", Next: LocalPath(r.URL.Query().Get("next")), Said: said})
 	}))
@@ -99,9 +99,9 @@ func (s *Server) SignIn(d Door) http.Handler {
 		secret, u, err := d.People.SignIn(r.Context(), v.Name, r.PostFormValue("password"), r.RemoteAddr, auth.SessionSecret(r, secure))
 		if err != nil {
 			var status int
-			status, v.Trouble = s.doorTrouble(w, err)
+			status, v.Trouble = s.doorTrouble(w, s.lang(r), err)
 			if errors.Is(err, auth.ErrCredentials) {
-				v.Trouble = "Name and password do not fit."
+				v.Trouble = s.lang(r).say("Name and password do not fit.")
 			}
 			s.door(w, r, d, status, "signin", v)
 			return
@@ -116,7 +116,7 @@ func (s *Server) SignIn(d Door) http.Handler {
 
 // SignInFailed shows the form again with what went wrong on another way in.
 func (s *Server) SignInFailed(d Door, w http.ResponseWriter, r *http.Request, err error) {
-	status, text := s.doorTrouble(w, err)
+	status, text := s.doorTrouble(w, s.lang(r), err)
 	secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.door(w, r, d, status, "signin", doorView{Title: "Sign in", Next: "/", Trouble: text})
 	})).ServeHTTP(w, r)
@@ -129,8 +129,8 @@ func (s *Server) SignOut(d Door) http.Handler {
 		if secret := auth.SessionSecret(r, secure); secret != "" {
 			if err := d.People.SignOut(r.Context(), secret); err != nil {
 				s.cfg.Log.Error("a session was not ended", "err", err)
-				s.door(w, r, d, http.StatusServiceUnavailable, "signin", doorView{Title: "Not signed out", Next: "/",
-					Trouble: "The session could not be ended while the database is away: it ends by itself after 12 hours without use. Try again later, and close the browser."})
+				s.door(w, r, d, http.StatusServiceUnavailable, "signin", doorView{Title: phrase("Not signed out"), Next: "/",
+					Trouble: s.lang(r).say("The session could not be ended while the database is away: it ends by itself after 12 hours without use. Try again later, and close the browser.")})
 				return
 			}
 		}
@@ -154,14 +154,14 @@ func (s *Server) Password(d Door) http.Handler {
 		name := auth.From(r.Context()).Name
 		v := doorView{Title: "Change the password", Next: LocalPath(r.PostFormValue("next")), Name: name}
 		if r.PostFormValue("new") != r.PostFormValue("again") {
-			v.Trouble = "The two new passwords are not the same."
+			v.Trouble = s.lang(r).say("The two new passwords are not the same.")
 			s.door(w, r, d, http.StatusUnprocessableEntity, "signin-password", v)
 			return
 		}
 		secret, err := d.People.ChangePassword(r.Context(), name, r.PostFormValue("present"), r.PostFormValue("new"), r.RemoteAddr)
 		if err != nil {
 			var status int
-			status, v.Trouble = s.doorTrouble(w, err)
+			status, v.Trouble = s.doorTrouble(w, s.lang(r), err)
 			s.door(w, r, d, status, "signin-password", v)
 			return
 		}
@@ -171,11 +171,11 @@ func (s *Server) Password(d Door) http.Handler {
 }
 
 // doorTrouble is the status and the words of what went wrong.
-func (s *Server) doorTrouble(w http.ResponseWriter, err error) (int, string) {
+func (s *Server) doorTrouble(w http.ResponseWriter, l lang, err error) (int, string) {
 	if many, ok := errors.AsType[*auth.TooManyError](err); ok {
 		seconds := max(1, int64(math.Ceil(many.After.Seconds())))
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-		return http.StatusTooManyRequests, "Too many tries. Wait " + plural(int(seconds), "second", "seconds") + "."
+		return http.StatusTooManyRequests, l.say("Too many tries. Wait %s.", l.count(int(seconds), "second", "seconds"))
 	}
 	if rule, ok := errors.AsType[*auth.RuleError](err); ok {
 		return http.StatusUnprocessableEntity, asSentence(rule.Why)
@@ -184,14 +184,17 @@ func (s *Server) doorTrouble(w http.ResponseWriter, err error) (int, string) {
 		return http.StatusForbidden, asSentence(err.Error())
 	}
 	s.cfg.Log.Error("nobody can sign in", "err", err)
-	return http.StatusServiceUnavailable, "Nobody new can sign in at the moment: the accounts cannot be read. Who is signed in reads on; tokens go on working."
+	return http.StatusServiceUnavailable, l.say("Nobody new can sign in at the moment: the accounts cannot be read. Who is signed in reads on; tokens go on working.")
 }
 
 func asSentence(text string) string {
 	if text == "" {
 		return ""
 	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+	if !latin(text) {
+		return strings.TrimSuffix(text, "。") + "。"
+	}
+	return sentenceCase(text) + "."
 }
 
 func (s *Server) door(w http.ResponseWriter, r *http.Request, d Door, status int, name string, v doorView) {
@@ -212,7 +215,8 @@ func leave(w http.ResponseWriter, r *http.Request, to string) {
 // Refused is the page of whoever signed in and may not see this one.
 func (s *Server) Refused(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.trouble(w, s.look(r), status, "Not allowed", asSentence(detail)+" Who administers breakwater can give you another role.")
+		v := s.look(r)
+		s.trouble(w, v, status, "Not allowed", v.text(asSentence(detail), v.say("Who administers breakwater can give you another role.")))
 	})).ServeHTTP(w, r)
 }
 

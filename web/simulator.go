@@ -98,9 +98,9 @@ func (s *Server) simulatorPage(r *http.Request, v view, q url.Values) simulatorV
 	page.Now = choices(v, revisions, cmp.Or(q.Get("now"), pasted), true)
 	page.Documents = q.Get("config") == pasted || page.NoConfig
 	for _, f := range append([]string{""}, explain.Kinds()...) {
-		page.Failures = append(page.Failures, Offer{f, cmp.Or(spaced(f), "none: an answer came"), f == q.Get("failure")})
+		page.Failures = append(page.Failures, Offer{f, cmp.Or(v.word(spaced(f)), v.say("none: an answer came")), f == q.Get("failure")})
 	}
-	s.routeChoices(r, v.now, &page, q)
+	s.routeChoices(r, v, &page, q)
 	return page
 }
 
@@ -126,32 +126,31 @@ func serving(all []request.Revision) string {
 
 func choices(v view, all []request.Revision, chosen string, own bool) (out []Offer) {
 	for _, c := range all {
-		name := c.Name + ", " + c.Env + ", "
-		if len(c.Serving) > 0 {
-			name += "now at " + strings.Join(c.Serving[:min(3, len(c.Serving))], ", ")
-			if n := len(c.Serving) - 3; n > 0 {
-				name += " and " + slo.Count(int64(n)) + " more"
-			}
-		} else {
-			name += "last reported " + v.day(c.Last).Text
+		where := v.list(c.Serving[:min(3, len(c.Serving))]...)
+		name := v.say("%s, %s, now at %s", c.Name, c.Env, where)
+		if n := len(c.Serving) - 3; n > 0 {
+			name = v.say("%s, %s, now at %s and %s more", c.Name, c.Env, where, slo.Count(int64(n)))
+		}
+		if len(c.Serving) == 0 {
+			name = v.say("%s, %s, last reported %s", c.Name, c.Env, v.day(c.Last).Text)
 		}
 		out = append(out, Offer{c.Name, name, c.Name == chosen})
 	}
 	if own {
-		out = append(out, Offer{pasted, "the documents pasted below", chosen == pasted || len(all) == 0})
+		out = append(out, Offer{pasted, v.say("the documents pasted below"), chosen == pasted || len(all) == 0})
 	}
 	return out
 }
 
 // routeChoices offers the routes of the configuration that is chosen, as far as the
 // reader's services go.
-func (s *Server) routeChoices(r *http.Request, now time.Time, page *simulatorView, q url.Values) {
-	page.Routes = []Offer{{"", "by its path", q.Get("route") == ""}}
+func (s *Server) routeChoices(r *http.Request, v view, page *simulatorView, q url.Values) {
+	page.Routes = []Offer{{"", v.say("by its path"), q.Get("route") == ""}}
 	for _, c := range page.Configs {
 		if !c.Here || c.Value == pasted {
 			continue
 		}
-		e, err := s.engine(r.Context(), now, c.Value)
+		e, err := s.engine(r.Context(), v.now, c.Value)
 		if err != nil {
 			continue // told where it is asked
 		}
@@ -173,7 +172,7 @@ func (s *Server) simulateRow(r *http.Request, v view, id string, page *simulator
 	}
 	rows = slices.DeleteFunc(rows, func(row request.Row) bool { return !s.coversRow(r, row.Exchange.Service) })
 	if len(rows) == 0 {
-		page.Wrong = "No row has the id " + short(id, 60) + ": a plain success leaves none, and others are kept for 7 days."
+		page.Wrong = v.say("No row has the id %s: a plain success leaves none, and others are kept for 7 days.", short(id, 60))
 		return http.StatusNotFound
 	}
 	x := &rows[0].Exchange
@@ -232,13 +231,13 @@ func (s *Server) simulate(w http.ResponseWriter, r *http.Request) {
 		s.showSimulator(w, v, http.StatusUnprocessableEntity, page)
 		return
 	}
-	sample, attempt, err := sampleOf(r.PostForm, v.now)
+	sample, attempt, err := v.sampleOf(r.PostForm)
 	if err == nil {
-		err = s.decide(r, e, sample, attempt, &page)
+		err = s.decide(v, e, sample, attempt, &page)
 	}
 	status := http.StatusOK
 	if err != nil {
-		page.Wrong, status = sentenceCase(strings.TrimPrefix(err.Error(), "sample: "))+".", http.StatusUnprocessableEntity
+		page.Wrong, status = asSentence(strings.TrimPrefix(err.Error(), "sample: ")), http.StatusUnprocessableEntity
 	}
 	s.showSimulator(w, v, status, page)
 }
@@ -248,7 +247,7 @@ func (s *Server) simulated(w http.ResponseWriter, r *http.Request) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSimulated)
 	err := r.ParseForm()
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		s.trouble(w, s.look(r), http.StatusRequestEntityTooLarge, "Too much was pasted", fmt.Sprintf("At most %d KiB can be sent in all.", maxSimulated>>10))
+		s.trouble(w, s.look(r), http.StatusRequestEntityTooLarge, "Too much was pasted", s.lang(r).say("At most %d KiB can be sent in all.", maxSimulated>>10))
 		return false
 	}
 	if err != nil {
@@ -265,9 +264,9 @@ func (s *Server) chosen(v view, page *simulatorView, config string) (*explain.En
 		e, err := s.engine(v.r.Context(), v.now, config)
 		switch {
 		case errors.Is(err, errNoConfig):
-			page.Wrong = "No gateway reported the configuration " + short(config, 40) + " within 7 days."
+			page.Wrong = v.say("No gateway reported the configuration %s within 7 days.", short(config, 40))
 		case err != nil:
-			page.Wrong = s.read(v, "The configuration "+short(config, 40), err)
+			page.Wrong = s.read(v, v.say("The configuration %s", short(config, 40)), err)
 		}
 		return e, err == nil
 	}
@@ -278,28 +277,28 @@ func (s *Server) chosen(v view, page *simulatorView, config string) (*explain.En
 		}
 	}
 	if e == nil {
-		page.Wrong = plural(report.Errors, "mistake", "mistakes") + " in the pasted documents."
+		page.Wrong = v.say("%s in the pasted documents.", v.count(report.Errors, "mistake", "mistakes"))
 	}
 	return e, e != nil
 }
 
 // sampleOf reads the form of one answer.
-func sampleOf(f url.Values, now time.Time) (s explain.Sample, attempt int, err error) {
+func (v view) sampleOf(f url.Values) (s explain.Sample, attempt int, err error) {
 	number := func(key, name string, otherwise string, least, most int64) int64 {
 		n, bad := strconv.ParseInt(strings.TrimSpace(cmp.Or(f.Get(key), otherwise)), 10, 64)
 		if (bad != nil || n < least || n > most) && err == nil {
-			err = fmt.Errorf("%s must be a whole number from %d to %d, got %q", name, least, most, short(f.Get(key), 20))
+			err = errors.New(v.say("%s must be a whole number from %d to %d, got %q", name, least, most, short(f.Get(key), 20)))
 		}
 		return n
 	}
-	attempt = int(number("attempt", "the number of the try", "1", 1, mostTries))
-	took := number("took", "the time of the try", "0", 0, 3_600_000)
-	s = explain.Sample{Route: f.Get("route"), Path: strings.TrimSpace(f.Get("path")), Method: strings.ToUpper(strings.TrimSpace(cmp.Or(f.Get("method"), "GET"))), BodyBytes: number("body_bytes", "the length of the body", "0", -1, 1<<40), At: now}
+	attempt = int(number("attempt", v.say("the number of the try"), "1", 1, mostTries))
+	took := number("took", v.say("the time of the try"), "0", 0, 3_600_000)
+	s = explain.Sample{Route: f.Get("route"), Path: strings.TrimSpace(f.Get("path")), Method: strings.ToUpper(strings.TrimSpace(cmp.Or(f.Get("method"), "GET"))), BodyBytes: number("body_bytes", v.say("the length of the body"), "0", -1, 1<<40), At: v.now}
 	if err != nil {
 		return s, attempt, err
 	}
 	if s.Route == "" && s.Path == "" {
-		return s, attempt, errors.New("choose a route, or give the path of the request")
+		return s, attempt, errors.New(v.say("choose a route, or give the path of the request"))
 	}
 	if s.Headers, err = explain.ParseFields(f.Get("fields")); err != nil {
 		return s, attempt, err
@@ -318,21 +317,21 @@ func sampleOf(f url.Values, now time.Time) (s explain.Sample, attempt int, err e
 }
 
 // decide asks the engine, and takes out what it decided after the try in question.
-func (s *Server) decide(r *http.Request, e *explain.Engine, sample explain.Sample, attempt int, page *simulatorView) error {
+func (s *Server) decide(v view, e *explain.Engine, sample explain.Sample, attempt int, page *simulatorView) error {
 	a, err := e.Explain(sample)
 	if err != nil {
 		return err
 	}
-	if a.Service != "" && !s.coversRow(r, a.Service) {
-		return errors.New("that request goes to a service that your token does not cover")
+	if a.Service != "" && !s.coversRow(v.r, a.Service) {
+		return errors.New(v.say("that request goes to a service that your token does not cover"))
 	}
-	page.Result = explained(a)
+	page.Result = v.explained(a)
 	d := &Ruling{Route: a.Route}
 	page.Decision = d
 	if len(a.Tries) == 0 {
-		d.Mark, d.Text = Chip{"fg-warn", "s-warn", "not sent"}, fmt.Sprintf("Not sent: the client is told %d by the gateway.", a.Status)
+		d.Mark, d.Text = Chip{"fg-warn", "s-warn", "not sent"}, v.say("Not sent: the client is told %d by the gateway.", a.Status)
 		if a.Route == "unmatched" {
-			d.Text = fmt.Sprintf("No route takes this request: the client is told %d.", a.Status)
+			d.Text = v.say("No route takes this request: the client is told %d.", a.Status)
 		}
 		return nil
 	}
@@ -341,18 +340,18 @@ func (s *Server) decide(r *http.Request, e *explain.Engine, sample explain.Sampl
 	d.Text = explain.Why(t.Reason, t.Skip)
 	switch {
 	case n < attempt:
-		d.Mark, d.Text = Chip{"fg-unknown", "s-unknown", "never made"}, fmt.Sprintf("Try %d is never made: after try %d it is over. %s", attempt, n, d.Text)
+		d.Mark, d.Text = Chip{"fg-unknown", "s-unknown", "never made"}, v.text(v.say("Try %d is never made: after try %d it is over.", attempt, n), d.Text)
 	case t.Skip != "":
 		d.Mark = Chip{"fg-emergency", "s-emergency", "not tried again"}
 	case n < len(a.Tries):
 		d.Mark = Chip{"fg-warn", "s-warn", "tried again"}
-		d.Text = strings.TrimSuffix(d.Text, ".") + ", after a wait of " + millis(a.Tries[n].WaitMS) + "."
+		d.Text = v.say("%s, after a wait of %s.", strings.TrimSuffix(d.Text, "."), v.millis(a.Tries[n].WaitMS))
 	default:
 		d.Mark = Chip{"fg-normal", "s-normal", "done"}
 	}
 	for _, st := range page.Result.Tries[n-1].Steps {
 		if st.Said != "" {
-			d.Rule = st.Head + ", " + st.Words
+			d.Rule = v.say("%s, %s", st.Head, st.Words)
 		}
 	}
 	page.Result.Tries = page.Result.Tries[n-1 : n]

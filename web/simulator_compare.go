@@ -38,7 +38,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 	page := s.simulatorPage(r, v, r.PostForm)
 	q, ok := s.comparedRows(r, v.now)
 	if !ok {
-		s.trouble(w, v, http.StatusForbidden, "Not your service", "Your token does not cover "+q.Service+".")
+		s.trouble(w, v, http.StatusForbidden, "Not your service", v.say("Your token does not cover %s.", q.Service))
 		return
 	}
 	was, ok := s.chosen(v, &page, r.PostFormValue("was"))
@@ -73,28 +73,28 @@ func (s *Server) comparedRows(r *http.Request, now time.Time) (request.Query, bo
 }
 
 func (v view) replay(out explain.Replay, found request.Page) *ReplayView {
-	p := &ReplayView{Lead: "Both decide all of them alike."}
+	p := &ReplayView{Lead: v.say("Both decide all of them alike.")}
 	if out.Differ > 0 {
-		p.Lead = plural(int(out.Differ), "decision", "decisions") + " of " + slo.Count(out.Exchanges) + " would differ."
+		p.Lead = v.say("%s of %s would differ.", v.count(int(out.Differ), "decision", "decisions"), slo.Count(out.Exchanges))
 	}
 	if out.Exchanges == 0 {
-		p.Lead = "There is nothing to compare."
+		p.Lead = v.say("There is nothing to compare.")
 	}
-	p.Sub = slo.Count(out.Lines) + " rows of the last hour were asked about"
+	asked, unasked := v.say("%s rows of the last hour were asked about.", slo.Count(out.Lines)), ""
 	if !found.Next.At.IsZero() {
-		p.Sub += ", the newest ones"
+		asked = v.say("%s rows of the last hour were asked about, the newest ones.", slo.Count(out.Lines))
 	}
-	p.Sub += ". Plain successes have no rows: with both they are plain successes."
 	if out.Unasked > 0 {
-		p.Sub += " " + slo.Count(out.Unasked) + " more came to no try, so nothing can be said of them."
+		unasked = v.say("%s more came to no try, so nothing can be said of them.", slo.Count(out.Unasked))
 	}
+	p.Sub = v.text(asked, v.say("Plain successes have no rows: with both they are plain successes."), unasked)
 	p.Facts = []Fact{
-		{Name: "Retries", Value: slo.Count(out.Retries.Now), Unit: "were " + slo.Count(out.Retries.Was), Text: "sent in all, where the jitter is least."},
-		{Name: "Told less than 500", Value: slo.Count(out.Good.Now), Unit: "were " + slo.Count(out.Good.Was), Text: "exchanges. Tries beyond those in the log are taken to end like the last."},
+		{Name: "Retries", Value: slo.Count(out.Retries.Now), Unit: v.say("were %s", slo.Count(out.Retries.Was)), Text: v.say("sent in all, where the jitter is least.")},
+		{Name: "Told less than 500", Value: slo.Count(out.Good.Now), Unit: v.say("were %s", slo.Count(out.Good.Was)), Text: v.say("exchanges. Tries beyond those in the log are taken to end like the last.")},
 	}
 	for _, k := range out.Kinds {
 		row := ReplayKind{Route: k.Route, What: k.What, Count: slo.Count(k.Count),
-			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(k.Count) / float64(max(out.Differ, 1))), Label: slo.Count(k.Count) + " of " + slo.Count(out.Differ)}}
+			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(k.Count) / float64(max(out.Differ, 1))), Label: v.say("%s of %s", slo.Count(k.Count), slo.Count(out.Differ))}}
 		for _, x := range k.Examples {
 			row.Examples = append(row.Examples, ReplayExample{x.RequestID, requestHref(x.RequestID), x.Was, x.Now})
 		}
