@@ -108,7 +108,7 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 	}
 	accepted := r.Form["accept"]
 	g, preview, refused := s.suggest(r, v, d.Service, accepted)
-	d.Title, d.Preview = strings.ReplaceAll(g.Title, "\u202f", " "), preview
+	d.Title, d.Preview = v.say("%s of the reads of %s are lost once; another try should hide it", strings.ReplaceAll(sharePPM(g.PPM), "\u202f", " "), g.Service), preview
 	for _, w := range refused {
 		if !slices.Contains(scenario.Refusals(), w.Code) {
 			d.Blocked = true
@@ -126,7 +126,7 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 	plan := scenario.Schedule{Cron: d.Cron, Zone: d.Zone}
 	calendar, err := plan.Compile(v.now)
 	if err != nil || d.Cron == "" {
-		d.Wrong = "The zone must be an IANA name such as Europe/Berlin, and the time one such as 10:30; got " + x.at + ", " + x.zone + "."
+		d.Wrong = v.say("The zone must be an IANA name such as Europe/Berlin, and the time one such as 10:30; got %s, %s.", x.at, x.zone)
 		return
 	}
 	d.Words = cronWords(d.Cron)
@@ -181,8 +181,9 @@ func (s *Server) suggest(r *http.Request, v view, service string, accepted []str
 // what was wrong and the document itself where that cannot be.
 func (s *Server) writeSetup(w http.ResponseWriter, r *http.Request, service, file, text, said string) {
 	var o setupView
+	l := s.lang(r)
 	if !s.cfg.Covers(r, service) {
-		o.Trouble = "Service " + service + " is outside the scope of this account."
+		o.Trouble = l.say("Service %s is outside the scope of this account.", service)
 		s.setupPage(w, r, http.StatusForbidden, o)
 		return
 	}
@@ -190,9 +191,9 @@ func (s *Server) writeSetup(w http.ResponseWriter, r *http.Request, service, fil
 	if err != nil {
 		if mistakesListed(err) {
 			o.Problems = setupProblems(err)
-			o.Trouble = "Nothing was written: the documents would have mistakes."
+			o.Trouble = l.say("Nothing was written: the documents would have mistakes.")
 		} else {
-			o.Trouble = "Nothing was written: " + err.Error() + ". The document stands below: put it there yourself, and restart control."
+			o.Trouble = l.say("Nothing was written: %s. The document stands below: put it there yourself, and restart control.", err)
 		}
 		s.setupPage(w, r, http.StatusUnprocessableEntity, o)
 		return
@@ -228,13 +229,13 @@ func (s *Server) setupGateway(w http.ResponseWriter, r *http.Request) {
 	form := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	o := setupView{GatewayName: strings.ToLower(form("name")), Serves: form("service"), Address: form("address")}
 	if err := s.cfg.Setup.Check("gw.yaml", gatewayDocument(o.Serves, o.Address)); err != nil {
-		o.Trouble, o.Problems = "No token was made: with these the gateway could not begin.", setupProblems(err)
+		o.Trouble, o.Problems = s.lang(r).say("No token was made: with these the gateway could not begin."), setupProblems(err)
 		s.setupPage(w, r, http.StatusUnprocessableEntity, o)
 		return
 	}
 	secret, err := s.cfg.Setup.Issue(r.Context(), s.cfg.Actor(r), o.GatewayName)
 	if err != nil {
-		o.Trouble = "No token was made: " + err.Error() + "."
+		o.Trouble = s.lang(r).say("No token was made: %s.", err)
 		s.setupPage(w, r, http.StatusUnprocessableEntity, o)
 		return
 	}
@@ -246,7 +247,7 @@ func (s *Server) setupGateway(w http.ResponseWriter, r *http.Request) {
 func (s *Server) setupAllowed(w http.ResponseWriter, r *http.Request, admin bool) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		s.trouble(w, s.look(r), http.StatusBadRequest, "Not read", "The form cannot be read: "+err.Error()+".")
+		s.trouble(w, s.look(r), http.StatusBadRequest, "Not read", s.lang(r).say("The form cannot be read: %s.", err))
 		return false
 	}
 	if admin && !mayIssue(r) {
@@ -263,7 +264,7 @@ func (s *Server) setupSLO(w http.ResponseWriter, r *http.Request) {
 	service, target := r.PostFormValue("service"), strings.TrimSpace(r.PostFormValue("target"))
 	text := promiseText(service, target, strings.TrimSpace(r.PostFormValue("owner")))
 	if text == "" {
-		s.setupPage(w, r, http.StatusUnprocessableEntity, setupView{Trouble: "The target must be a percentage such as 99.9, at least 50 and below 100; got " + target + "."})
+		s.setupPage(w, r, http.StatusUnprocessableEntity, setupView{Trouble: s.lang(r).say("The target must be a percentage such as 99.9, at least 50 and below 100; got %s.", target)})
 		return
 	}
 	s.writeSetup(w, r, service, "slo-"+service+".yaml", text, "promised")
@@ -277,9 +278,9 @@ func (s *Server) setupGameDay(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	s.setupDrill(r, v, &o)
 	if o.Document == "" || o.Drill.Preview.Refused {
-		wrong := "Nothing was written: what is refused below would never start. Agree to it, or choose another service."
+		wrong := v.say("Nothing was written: what is refused below would never start. Agree to it, or choose another service.")
 		if o.Document == "" {
-			wrong = "Nothing was written. " + o.Drill.Wrong
+			wrong = v.text(v.say("Nothing was written."), o.Drill.Wrong)
 		}
 		s.setupPage(w, r, http.StatusUnprocessableEntity, setupView{Trouble: wrong})
 		return
