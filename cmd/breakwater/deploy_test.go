@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"breakwater/slo/gate"
 )
 
 // telling is a control that notes what it is told and answers as one does.
@@ -76,5 +80,21 @@ func TestWhoHoldsSlotsAndWhoPassedIsListed(t *testing.T) {
 	r.want(t, exitOK)
 	if !json.Valid([]byte(r.out)) {
 		t.Errorf("said %q", r.out)
+	}
+}
+
+// A pipeline waits for a slot as for a thaw, and is told who holds it.
+func TestGateWaitsForASlot(t *testing.T) {
+	set, asked := waiting(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		text := `{"decision":"hold","reason_code":"deploy_slots_taken","reasons":["no slot is free: v1 of order (ci)"],"slot":{"at_most":1,"over":"service","policy":"shop","holders":[{"id":"dp-1","ref":"v1"}]}}`
+		if n > 2 {
+			text = `{"decision":"allow","reason_code":"budget_ok","slot":{"id":"dp-2","at_most":1,"holders":[]}}`
+		}
+		_, _ = io.WriteString(w, text)
+	})
+	var said bytes.Buffer
+	d, err := new(gateMemory).askGate(t.Context(), streams{err: &said}, set, gate.Request{Service: "order", Ref: "v2"}, time.Minute, time.Millisecond)
+	if err != nil || d.Decision != gate.Allow || d.Slot == nil || d.Slot.ID != "dp-2" || asked.Load() != 3 || strings.Count(said.String(), "deploy_slots_taken") != 1 {
+		t.Errorf("%+v, %v, asked %d times, said %q", d, err, asked.Load(), said.String())
 	}
 }
