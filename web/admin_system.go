@@ -94,7 +94,7 @@ func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 		p.Trouble, status = strings.TrimSpace(p.Trouble+" "+text), http.StatusServiceUnavailable
 	}
 	p.Documents, p.Said = docs, d.rolledSaid(v)
-	sheets := []sheet{revisionSheet(all), docSheet, {name: "changes", columns: []string{"path", "was", "now"}}}
+	sheets := []sheet{revisionSheet(all), {name: "changes", columns: []string{"path", "was", "now"}}, docSheet}
 	if was != "" && now != "" && err == nil {
 		changes, trouble := d.diff(r.Context(), v, was, now)
 		p.Diff, p.DiffOf, p.Same = changes, v.say("%s to %s", was, now), trouble == "" && len(changes) == 0

@@ -47,6 +47,9 @@ func (s *Server) today(v view) *Today {
 		}
 		sp := v.span(a, since, v.now, "f-frozen", svc.Name)
 		sp.Until = true
+		if a.x(since) > wide(svc.Name) { // to its right lies the way to the thaw
+			sp.TextX, sp.Dx, sp.Anchor = sp.X, "-7", "end"
+		}
 		until := to
 		if !st.ThawAt.IsZero() && st.ThawAt.Before(to) {
 			until = st.ThawAt

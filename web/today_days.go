@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"breakwater/slo"
 )
@@ -50,19 +51,31 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	for i := range h.days.Spans[:max(len(h.days.Spans)-1, 0)] {
 		h.days.Spans[i].Text = ""
 	}
-	last := -100.0
-	for _, x := range d.coming(a) {
-		m := DayMark{X: pos(a.x(x.at)), Class: "f-chaos", D: boltShape}
+	coming := d.coming(a)
+	for i, x := range coming {
+		m := DayMark{X: pos(a.x(x.at)), Class: "f-chaos", D: boltShape, Text: x.title}
 		if x.cut {
 			m.Class = "f-unknown"
 		}
-		if at := a.x(x.at); at-last > 14 && at < 86 {
-			m.Text, last = x.title, at
-			if x.cut {
-				m.Text = v.say("%s, will be skipped", m.Text)
-			}
+		room := 100 - a.x(x.at)
+		if i+1 < len(coming) {
+			room = a.x(coming[i+1].at) - a.x(x.at)
+		}
+		if wide(m.Text) > room {
+			m.Text = ""
 		}
 		h.days.Marks = append(h.days.Marks, m)
+	}
+	// What was held last says so where no mark lies under its words.
+	if n := len(h.days.Spans); n > 0 && len(coming) > 0 {
+		sp := &h.days.Spans[n-1]
+		if end := a.x(v.now); sp.Anchor == "start" && end+wide(sp.Text) > a.x(coming[0].at) {
+			if begin, err := strconv.ParseFloat(sp.X, 64); err == nil && begin > wide(sp.Text) {
+				sp.TextX, sp.Dx, sp.Anchor = sp.X, "-7", "end"
+			} else {
+				sp.Text = ""
+			}
+		}
 	}
 	h.next = d.nextSentence()
 	marks, err := s.cfg.Days.Marks(ctx, a.from, a.to)
@@ -87,6 +100,18 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 		h.deploys.Marks = append(h.deploys.Marks, m)
 	}
 	return h
+}
+
+// wide is about how much of the day's width a label takes, in percent: a Chinese
+// character takes two letters' room.
+func wide(text string) float64 {
+	letters := 0
+	for _, r := range text {
+		if letters++; han(r) {
+			letters++
+		}
+	}
+	return 2 + 0.72*float64(letters)
 }
 
 // coming are the due instants of the rest of the day, oldest first.
