@@ -192,7 +192,7 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 		}
 		if within++; len(page.Turns) < 40 {
 			k := traffic.Key{Service: x.Service, Upstream: x.Upstream, Endpoint: x.Endpoint}
-			page.Turns = append(page.Turns, TurnRow{Time: v.short(x.At), Name: k.Name(), Kind: x.Policy, Gateway: x.Gateway, From: strings.ReplaceAll(x.From, "_", "-"), Lamp: lamp(x.Policy, x.To), Reason: x.Reason})
+			page.Turns = append(page.Turns, TurnRow{Time: v.short(x.At), Name: k.Name(), Kind: v.of("policy", x.Policy), Gateway: x.Gateway, From: v.of("breaker", strings.ReplaceAll(x.From, "_", "-")), Lamp: lamp(x.Policy, x.To), Reason: x.Reason})
 		}
 	}
 	page.TurnsSub = v.say("stored events, newest first")
@@ -200,12 +200,15 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 		page.TurnsSub = v.say("last %s of %s", slo.Count(int64(len(page.Turns))), slo.Count(int64(within)))
 	}
 	page.Limits = limitRows(limits)
+	for i, l := range page.Limits {
+		page.Limits[i].Kind = v.of("policy", l.Kind)
+	}
 	var top int64
 	for _, x := range refused {
 		top = max(top, x.Count)
 	}
 	for _, x := range refused[:min(len(refused), 20)] {
-		page.Refused = append(page.Refused, RefusedRow{Service: x.Service, Href: serviceHref(x.Service), Policy: x.Policy, Reason: strings.ReplaceAll(x.Reason, "_", " "), Count: slo.Count(x.Count),
+		page.Refused = append(page.Refused, RefusedRow{Service: x.Service, Href: serviceHref(x.Service), Policy: v.of("policy", x.Policy), Reason: v.of("refused", strings.ReplaceAll(x.Reason, "_", " ")), Count: slo.Count(x.Count),
 			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(x.Count) / float64(max(top, 1))), Label: v.say("%s refused", slo.Count(x.Count))}})
 	}
 	s.show(w, v, http.StatusOK, "breakers", Page{Title: "Breakers and limits", Crumbs: []Link{{Name: "Breakers and limits"}}}, page)
@@ -268,7 +271,7 @@ func (v view) bands(a axis, all []traffic.Band, many bool) *Bands {
 		top := each * float64(i)
 		lane := BandLane{Name: b.Name(), Full: v.say("%s of %s at %s", v.of("policy", b.Policy), b.Name(), b.Gateway), Y: pos(top + each/2)}
 		if b.Policy != "breaker" {
-			lane.Name += ", " + b.Policy
+			lane.Name = v.say("%s, %s", lane.Name, v.of("policy", b.Policy))
 		}
 		if many {
 			lane.Name += " @" + b.Gateway

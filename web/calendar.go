@@ -215,18 +215,18 @@ func (c calSpan) cell(r *http.Request, date time.Time, all []happening) (out []C
 			left++
 			continue
 		}
-		e := CalEvent{Class: h.chip.Class, Icon: h.chip.Icon, Note: h.chip.Text, Href: h.href}
+		e := CalEvent{Class: h.chip.Class, Icon: h.chip.Icon, Note: c.word(h.chip.Text), Href: h.href}
 		if h.cut {
 			e.Class = "cut"
 		}
 		if h.why != "" {
-			e.Note += ": " + h.why
+			e.Note = c.say("%s: %s", e.Note, h.why)
 		}
 		e.Text = h.at.In(c.zone).Format("15:04") + " " + cmp.Or(h.service, h.title)
 		if many > 2 {
 			e.Text += c.say(" and %s more", strconv.Itoa(many-1))
 		}
-		e.Title = e.Text + ", " + h.title + ", " + e.Note
+		e.Title = c.say("%s, %s, %s", e.Text, h.title, e.Note)
 		out = append(out, e)
 	}
 	if left > 0 {
@@ -278,7 +278,7 @@ func (c calSpan) lanes(y int, m time.Month, d int, bars []stretch) [7][]CalBar {
 
 // part is what of b lies in one day; before and after say that it goes beyond it.
 func (b stretch) part(c calSpan, first, last, before, after bool) CalBar {
-	p := CalBar{Class: "frozen", Href: b.href, Note: b.note, Title: b.text + ", " + b.note}
+	p := CalBar{Class: "frozen", Href: b.href, Note: b.note, Title: c.say("%s, %s", b.text, b.note)}
 	if before && !first {
 		p.Class += " on"
 	}

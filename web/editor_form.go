@@ -25,8 +25,8 @@ type simpleField struct {
 func simpleFields() []simpleField {
 	return []simpleField{
 		{name: "id", label: phrase("Name"), path: []string{"id"}, text: true, placeholder: "coupon-late"},
-		{name: "title", label: phrase("Title"), path: []string{"title"}, text: true, placeholder: "Coupon answers late"},
-		{name: "tags", label: phrase("Tags"), path: []string{"tags"}, list: true, placeholder: "weekly, non-core"},
+		{name: "title", label: phrase("Title"), path: []string{"title"}, text: true, placeholder: phrase("Coupon answers late")},
+		{name: "tags", label: phrase("Tags"), path: []string{"tags"}, list: true, placeholder: phrase("weekly, non-core")},
 		{name: "target.service", label: phrase("Service"), path: []string{"target", "service"}, text: true},
 		{name: "target.routes", label: phrase("Routes"), path: []string{"target", "routes"}, list: true, placeholder: "all"},
 		{name: "target.methods", label: phrase("Methods"), path: []string{"target", "methods"}, list: true, placeholder: "all"},

@@ -213,7 +213,7 @@ func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
 		}
 	}
 	if c.Skipped != "" {
-		return closedWords(c.Skipped)
+		return d.closedWords(c.Skipped)
 	}
 	for _, name := range a.Services {
 		i := slices.IndexFunc(d.services, func(s service) bool { return s.Name == name })
@@ -232,20 +232,28 @@ func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
 	return ""
 }
 
-func closedWords(reason string) string {
+func (l lang) closedWords(reason string) string {
 	if reason == string(injector.Blackout) {
-		return phrase("the day lies in a blackout")
+		return l.say("the day lies in a blackout")
 	}
 	if reason == string(injector.OutsideHours) {
-		return phrase("it lies outside the allowed hours")
+		return l.say("it lies outside the allowed hours")
 	}
-	return spaced(reason)
+	return l.word(spaced(reason))
+}
+
+// planWords says when a schedule is due: by itself in English, here in other languages.
+func (l lang) planWords(a gameday.Ahead) string {
+	if words := l.cronWords(a.Schedule.Cron); l.words != nil && words != "" {
+		return l.say("%s, %s", words, a.Zone.String())
+	}
+	return a.Words
 }
 
 // plan is one schedule as a card.
 func (d daybook) plan(a gameday.Ahead, mayStart bool) Plan {
 	sc := a.Schedule
-	p := Plan{Title: cmp.Or(sc.Title, sc.GameDay, sc.ID), Href: dayHref(sc.ID), Cron: sc.Cron, Zone: a.Zone.String(), Words: a.Words, Off: !sc.Enabled}
+	p := Plan{Title: cmp.Or(sc.Title, sc.GameDay, sc.ID), Href: dayHref(sc.ID), Cron: sc.Cron, Zone: a.Zone.String(), Words: d.planWords(a), Off: !sc.Enabled}
 	for _, name := range a.Services {
 		p.Services = append(p.Services, Link{Name: name, Href: serviceHref(name)})
 	}
@@ -293,11 +301,11 @@ func (l lang) agreedWords(h gameday.Held, now time.Time) string {
 // comes is one due instant in its own zone.
 func (d daybook) comes(a gameday.Ahead, c gameday.Coming) Coming {
 	local := c.UTC.In(a.Zone)
-	layout := "Mon 2 Jan 15:04"
+	layout := phrase("Mon 2 Jan 15:04")
 	if local.Year() != d.now.In(a.Zone).Year() {
-		layout = "Mon 2 Jan 2006 15:04"
+		layout = phrase("Mon 2 Jan 2006 15:04")
 	}
-	return Coming{Local: Time{d.iso(c.UTC), local.Format(layout)}, UTC: Time{d.iso(c.UTC), c.UTC.UTC().Format("15:04Z")}, In: d.in(c.UTC), Note: c.Note, Skip: d.barred(a, c)}
+	return Coming{Local: Time{d.iso(c.UTC), d.written(local, layout)}, UTC: Time{d.iso(c.UTC), c.UTC.UTC().Format("15:04Z")}, In: d.in(c.UTC), Note: c.Note, Skip: d.barred(a, c)}
 }
 
 // decision is what became of one due instant.

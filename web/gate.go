@@ -181,7 +181,7 @@ func (v view) freeze(st slo.Status) Freeze {
 	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: st.Reason, Since: v.short(st.Since).Text,
 		Spent: slo.SpentPercent(st.Budget.SpentPPM), In: v.say("not yet"), Thaw: v.say("No thaw in sight: the failures that must leave the window are too recent, or still happening.")}
 	if !st.ThawAt.IsZero() {
-		f.In = strings.TrimPrefix(v.in(st.ThawAt), "in ")
+		f.In = v.lasting(st.ThawAt.Sub(v.now))
 		f.Thaw = v.say("until the thaw, %s, if nothing else fails.", v.day(st.ThawAt).Text)
 	}
 	return f

@@ -63,10 +63,21 @@ func (t *translator) run(nodes []node) string {
 		case n.fill != nil:
 			out.WriteString(t.filled(n.fill))
 		default:
-			out.WriteString(escape(n.text))
+			out.WriteString(escape(t.between(n.text)))
 		}
 	}
 	return out.String()
+}
+
+// between is what stands between values that say nothing together: the comma of a list.
+func (t *translator) between(text string) string {
+	if !t.mark {
+		return text
+	}
+	if strings.HasSuffix(text, ".") {
+		text = strings.TrimSuffix(text, ".") + "。"
+	}
+	return strings.NewReplacer(", ", "，", ": ", "：", "; ", "；", ". ", "。").Replace(text)
 }
 
 // filled is the source of what a request fills in; its tags may still say something.

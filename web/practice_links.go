@@ -100,7 +100,7 @@ func (s *Server) foundPractice(r *http.Request, v view, has func(...string) bool
 	_ = s.read(v, "Game days", err)
 	for _, a := range ahead {
 		if has(a.Schedule.ID, a.Schedule.Title, a.Day.Roles.Commander) {
-			row := FoundRow{Name: cmp.Or(a.Schedule.Title, a.Schedule.ID), Href: dayHref(a.Schedule.ID), Note: a.Words}
+			row := FoundRow{Name: cmp.Or(a.Schedule.Title, a.Schedule.ID), Href: dayHref(a.Schedule.ID), Note: v.planWords(a)}
 			if !a.Schedule.Enabled {
 				row.Href = "/gamedays"
 			}

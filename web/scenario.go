@@ -328,7 +328,7 @@ type NextRun struct {
 }
 
 func (v view) drillPlan(sc injector.Schedule) DrillPlan {
-	p := DrillPlan{Title: sc.Title, Words: cronWords(sc.Cron), Zone: sc.Zone, Off: !sc.Enabled}
+	p := DrillPlan{Title: sc.Title, Words: v.cronWords(sc.Cron), Zone: sc.Zone, Off: !sc.Enabled}
 	if p.Title == "" {
 		p.Title = sc.GameDay
 	}

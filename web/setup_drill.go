@@ -129,7 +129,7 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 		d.Wrong = v.say("The zone must be an IANA name such as Europe/Berlin, and the time one such as 10:30; got %s, %s.", x.at, x.zone)
 		return
 	}
-	d.Words = cronWords(d.Cron)
+	d.Words = v.cronWords(d.Cron)
 	for _, due := range calendar.Preview(v.now, 5) {
 		d.Next = append(d.Next, v.nextRun(due))
 	}

@@ -25,7 +25,7 @@ func TestCronWords(t *testing.T) {
 		"nonsense":       "",
 		"0 0 * * 9":      "",
 	} {
-		if got := cronWords(text); got != want {
+		if got := (lang{}).cronWords(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -85,7 +85,7 @@ class BwChart extends HTMLElement {
     host.tabIndex = 0;
     host.setAttribute('role', 'group');
     host.setAttribute('data-keys', '');
-    host.setAttribute('aria-label', (svg?.getAttribute('aria-label') || 'Chart') + '. Arrow keys read single values; the table below has them all.');
+    host.setAttribute('aria-label', (svg?.getAttribute('aria-label') || 'Chart') + '. ' + (this.dataset.keysHelp || 'Arrow keys read single values; the table below has them all.'));
     this.setAttribute('data-on', '');
     this.fit();
   }

@@ -20,7 +20,7 @@ class BwEditor extends HTMLElement {
 
   soon() {
     this.typed += 1;
-    this.say('Not checked yet');
+    this.say(this.dataset.unchecked || 'Not checked yet');
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.check(), pause);
   }
@@ -38,7 +38,7 @@ class BwEditor extends HTMLElement {
       if (!next) throw new Error('no answer');
       if (at === this.typed) this.take(next);
     } catch {
-      this.say('Not checked: control does not answer. What is typed stays here.');
+      this.say(this.dataset.away || 'Not checked: control does not answer. What is typed stays here.');
     } finally {
       this.busy = false;
       if (at !== this.typed) this.soon();
@@ -64,7 +64,7 @@ class BwEditor extends HTMLElement {
       if (caret !== null && here === document.activeElement) here.setSelectionRange(caret, caret);
     }
     for (const box of this.querySelectorAll('#fields input[type="checkbox"]')) /** @type {HTMLInputElement} */ (box).checked = false;
-    this.say('Checked');
+    this.say(this.dataset.checked || 'Checked');
   }
 
   /** @param {string} text */

@@ -32,7 +32,7 @@ class BwLive extends HTMLElement {
     const source = new EventSource(this.dataset.stream || '/api/v1/stream');
     this.source = source;
     source.addEventListener('hello', () => {
-      this.say('Live', false);
+      this.say(this.dataset.live || 'Live', false);
       if (this.lost) this.soon(); // whatever was missed while away
       this.lost = false;
     });
@@ -42,7 +42,7 @@ class BwLive extends HTMLElement {
     source.addEventListener('reset', () => this.soon());
     source.addEventListener('error', () => {
       this.lost = true;
-      this.say('Not live, as of', true);
+      this.say(this.dataset.late || 'Not live, as of', true);
       // A refused stream is not tried again by the browser itself.
       if (source.readyState === EventSource.CLOSED) {
         this.close();
@@ -81,9 +81,9 @@ class BwLive extends HTMLElement {
       const focused = document.activeElement;
       morph(this, next);
       if (focused instanceof HTMLElement && focused.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
-      if (!this.lost) this.say('Live', false);
+      if (!this.lost) this.say(this.dataset.live || 'Live', false);
     } catch {
-      this.say('Not live, as of', true);
+      this.say(this.dataset.late || 'Not live, as of', true);
     }
   }
 

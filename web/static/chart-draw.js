@@ -105,6 +105,8 @@ function when(at, zone, spec) {
   const short = spec.to - spec.from <= 300;
   const parts = new Intl.DateTimeFormat('en-GB', { timeZone: zone, day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }).formatToParts(at * 1000);
   const get = (/** @type {string} */ type) => parts.find((p) => p.type === type)?.value || '';
+  const tongue = document.documentElement.lang;
+  if (long && tongue !== 'en') return new Intl.DateTimeFormat(tongue, { timeZone: zone, day: 'numeric', month: 'short' }).format(at * 1000);
   if (long) return `${get('day')} ${get('month')}`;
   return `${get('hour')}:${get('minute')}` + (short ? `:${get('second')}` : '');
 }
