@@ -268,6 +268,7 @@ func FuzzReader(f *testing.F) {
 	const get, post = "GET /a?b=c HTTP/1.1\r\nHost: a\r\n", "POST /a HTTP/1.1\r\nHost: a\r\n"
 	for _, raw := range []string{
 		get + "\r\n" + get + "X: y\r\nx: z\r\n\r\n", get + "Pragma: no-cache\r\n\r\n", get + "Connection: close\r\n\r\n" + get + "\r\n",
+		get + "Connection:o close\r\n\r\n" + get + "\r\n", get + "Connection: x,Close\ty\r\n\r\n" + get + "\r\n", get + "Connection: not-close\r\n\r\n" + get + "\r\n",
 		post + "Content-Length: 5\r\n\r\nhello" + get + "\r\n", post + "Content-Length: 5\r\n\r\nhel",
 		post + "Content-Length: 5\r\n\r\nhello\r\n" + get + "\r\n", get + "\r\n\r\n" + get + "\r\n",
 		post + "Transfer-Encoding: chunked\r\nTrailer: X-Sum, Host\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\nX-Other: 2\r\n\r\n" + get + "\r\n",

@@ -83,7 +83,7 @@ func (q *Request) Parse(text string, fields *exchange.Head) Verdict {
 			}
 		case 10:
 			if same(name, "Connection") { // RFC 9112 section 9.6
-				q.Close = q.Close || exchange.HasToken(value, "close")
+				q.Close = q.Close || closes(value)
 			}
 		case 14:
 			if same(name, "Content-Length") {
@@ -158,6 +158,18 @@ func number(v string) (n int64, ok bool) {
 		n = n*10 + int64(v[i]-'0')
 	}
 	return n, true
+}
+
+// closes reports whether a Connection field asks for the end of the connection. Blanks
+// part words as commas do, which no grammar says (RFC 9110 section 7.6.1) and net/http
+// does: who wrote so may have meant it, and an end that nobody asked for harms nobody.
+func closes(list string) bool {
+	for word := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		if same(word, "close") {
+			return true
+		}
+	}
+	return false
 }
 
 // same is strings.EqualFold for what is nearly always equal as it stands.
