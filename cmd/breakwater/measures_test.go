@@ -28,6 +28,9 @@ func TestMeasuresGoIntoThePlanAsTheyAre(t *testing.T) {
 	if got := planMeasure(m); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	if got := obeyedByGateways([]freeze.Measure{{Kind: freeze.CapDeploys, Cap: &freeze.Cap{AtMost: 1}}, m}); len(got) != 1 || got[0] != want {
+		t.Errorf("gateways get %+v", got)
+	}
 	// What one side writes the other must know.
 	for own, theirs := range map[string]string{string(freeze.Shed): plan.Shed, string(freeze.Limit): plan.Limit, string(freeze.StopAll): plan.StopExperiments,
 		string(freeze.RefuseAll): plan.RefuseExperiments, string(freeze.Tighten): plan.Tighten, string(freeze.Relax): plan.Relax,
