@@ -193,7 +193,7 @@ func (v view) findingFilters(o *findingsView, names map[string]bool, state strin
 		}
 		o.Tabs = append(o.Tabs, Link{Name: strings.ToUpper(t[:1]) + t[1:], Href: with(v.r, "view", view), Here: t == o.Tab})
 	}
-	o.Services = serviceLinks(v.r, q.Get("service"), names)
+	o.Services = v.serviceLinks(q.Get("service"), names)
 	o.Severities = []Link{{Name: "Any severity", Here: q.Get("severity") == ""}}
 	for _, x := range severities {
 		o.Severities = append(o.Severities, Link{Name: x, Href: x, Here: q.Get("severity") == x})

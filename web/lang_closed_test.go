@@ -4,7 +4,7 @@ package web
 // belongs here too, or it stays English on a Chinese page.
 var closedSets = map[string][]string{
 	"an outcome": {"upstream failure", "local refusal", "timeout", "client abort", "panic"},
-	"a try that failed": {"dial", "connect timeout", "tls", "write", "header timeout", "try timeout", "reset before first", "reset after first",
+	"a try that failed": {"dial", "connect timeout", "tls", "write", "response header timeout", "try timeout", "reset before first byte", "reset after first byte",
 		"body cut", "bad response"},
 	"a cause":      {"experiment", "incident", "deploy", "config", "unknown"},
 	"a correction": {"remove", "up"},
@@ -17,6 +17,8 @@ var closedSets = map[string][]string{
 		"earlier run", "outside hours", "gameday stopped", "gameday over", "not calm"},
 	"a likely cause": {"limiter", "measure", "load", "dns", "retry storm", "dependency", "instance", "rack", "zone", "caller", "tenant", "gateway", "concurrency",
 		"shed", "upstream", "route", "code"},
+	"a gate":       {"attempts", "method", "body", "retry count", "client", "deadline", "error rate", "other host", "retry budget"},
+	"a promise":    {"Share of valid requests that were good."},
 	"a rule":       {"page", "ticket"},
 	"who answered": {"upstream", "gateway"},
 }

@@ -353,7 +353,7 @@ func (l lang) stepRows(t *explain.Try) (rows []StepRow) {
 		row := StepRow{Head: st.Head(), Words: st.Words(), OK: st.OK}
 		switch {
 		case st.Role == "gate" && st.OK:
-			open = append(open, spaced(st.Name))
+			open = append(open, l.word(spaced(st.Name)))
 			continue
 		case st.Role == "gate" && !shut:
 			row.No, shut, row.Said = true, true, l.say("this one said no")

@@ -93,7 +93,7 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 	sum := traffic.Sum(routes)
 	page.Empty = len(routes) == 0 && page.Trouble == ""
 	page.Sub = v.text(v.say("What failed at first, and what became of it."), v.say("Last %s.", v.lasting(a.to.Sub(a.from))))
-	page.Services = serviceLinks(r, service, names)
+	page.Services = v.serviceLinks(service, names)
 	page.Facts, page.Explain = v.retryFacts(sum, fates)
 	for _, x := range routes[:min(len(routes), mostRetryRoutes)] {
 		page.Routes = append(page.Routes, v.retryRow(x, budgets[x.Upstream]))
@@ -108,13 +108,13 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 	s.show(w, v, http.StatusOK, "retries", Page{Title: "Retries", Crumbs: []Link{{Name: "Retries"}}}, page)
 }
 
-func serviceLinks(r *http.Request, here string, names map[string]bool) []Link {
+func (l lang) serviceLinks(here string, names map[string]bool) []Link {
 	var all []string
 	for n := range names {
 		all = append(all, n)
 	}
 	slices.Sort(all)
-	out := []Link{{Name: "All services", Here: here == ""}}
+	out := []Link{{Name: l.say("All services"), Here: here == ""}}
 	for _, n := range all {
 		out = append(out, Link{Name: n, Href: n, Here: n == here})
 	}

@@ -148,10 +148,10 @@ func (v view) banner(st slo.Status) *Notice {
 	if chip.Text == "normal" {
 		return nil
 	}
-	n := &Notice{Class: chip.Class, Icon: chip.Icon, Lead: v.say("No data."), Text: st.Reason}
+	n := &Notice{Class: chip.Class, Icon: chip.Icon, Lead: v.say("No data."), Text: v.reason(st)}
 	switch st.Level {
 	case slo.Frozen:
-		n.Lead, n.Text = v.say("Frozen since %s.", v.short(st.Since).Text), v.text(st.Reason, v.thaw(st))
+		n.Lead, n.Text = v.say("Frozen since %s.", v.short(st.Since).Text), v.text(v.reason(st), v.thaw(st))
 	case slo.Warn:
 		n.Lead = v.say("Warn since %s.", v.short(st.Since).Text)
 	case slo.Emergency:
@@ -162,6 +162,27 @@ func (v view) banner(st slo.Status) *Notice {
 		}
 	}
 	return n
+}
+
+// reason says why a promise is in its level: in English as the core says it, in other
+// languages of what that is made of.
+func (l lang) reason(st slo.Status) string {
+	b := st.Budget
+	switch {
+	case l.words == nil:
+		return st.Reason
+	case b.NoData || st.Blind == "no_data":
+		return l.say("No request has been counted in the window.")
+	case st.Blind == "low_coverage":
+		return l.say("Only %s of the gateway-minutes were reported.", slo.Percent(st.CoveragePPM))
+	case st.Blind != "":
+		return st.Reason
+	case st.Level == slo.Frozen && b.Remaining < 0:
+		return l.say("%s of the error budget is spent: %s failed, %s were allowed.", slo.SpentPercent(b.SpentPPM), slo.Count(b.Tally.Bad), slo.Count(b.Allowed))
+	case st.Level != st.Measured && st.Measured != "":
+		return l.text(l.say("%s of the error budget is spent.", slo.SpentPercent(b.SpentPPM)), l.say("%s is held until more of it is left.", l.word(string(st.Level))))
+	}
+	return l.say("%s of the error budget is spent.", slo.SpentPercent(b.SpentPPM))
 }
 
 func (v view) facts(st slo.Status) []Fact {
@@ -232,7 +253,7 @@ func (l lang) burnRows(st slo.Status) (rows []BurnRow, note string) {
 		}
 		limit := p.ThresholdMilli(st.Objective)
 		row := BurnRow{Long: l.lasting(p.Long), Short: l.lasting(p.Short()), Limit: slo.RateMilli(limit), State: l.say("quiet"),
-			LongRate: slo.Rate(long), ShortRate: slo.Rate(short), LongBar: l.burnBar(long, limit), ShortBar: l.burnBar(short, limit)}
+			LongRate: l.word(slo.Rate(long)), ShortRate: l.word(slo.Rate(short)), LongBar: l.burnBar(long, limit), ShortBar: l.burnBar(short, limit)}
 		if slices.ContainsFunc(firing, func(f slo.Pair) bool { return f.Name == p.Name }) {
 			row.State, row.Hot = l.word(p.Severity), true
 			note = l.say("Both windows of %s exceed their limit: %s.", row.Long, p.Reason)
@@ -249,7 +270,7 @@ func (l lang) burnRows(st slo.Status) (rows []BurnRow, note string) {
 
 // burnBar puts the limit at 62.5 % of the bar, so that crossing it can be seen.
 func (l lang) burnBar(b slo.Burn, limit int64) Bar {
-	bar := Bar{Class: "f-c1", Width: "0", Label: l.say("burn %s, limit %s", slo.Rate(b), slo.RateMilli(limit))}
+	bar := Bar{Class: "f-c1", Width: "0", Label: l.say("burn %s, limit %s", l.word(slo.Rate(b)), slo.RateMilli(limit))}
 	if b.NoData || limit <= 0 {
 		bar.Class, bar.Width = "f-hatch", "100"
 		return bar

@@ -107,17 +107,17 @@ func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs [
 	for _, c := range causes {
 		kind := string(c.Kind)
 		icon, class := happenedIcon(kind)
-		text := []string{c.Ref}
+		text := c.Ref
 		if c.Title != "" && c.Title != c.Ref && c.Kind != slo.ByConfig {
-			text = append(text, c.Title)
+			text = v.say("%s, %s", text, c.Title)
 		}
 		if c.Actor != "" && c.Actor != "gateway" {
-			text = append(text, v.say("by %s", c.Actor))
+			text = v.say("%s, by %s", text, c.Actor)
 		}
 		if !c.From.Before(a.from) {
 			over.marks = append(over.marks, specMark{At: c.From.Unix(), Text: v.word(kind) + " " + c.Ref, Kind: kind})
 		}
-		lines = append(lines, line{c.From, OverlayRow{Time: v.day(c.From), Class: class, Icon: icon, Kind: v.word(kind), Text: v.list(text...)}})
+		lines = append(lines, line{c.From, OverlayRow{Time: v.day(c.From), Class: class, Icon: icon, Kind: v.word(kind), Text: text}})
 	}
 	moves, err := s.cfg.Promises.Transitions(r.Context(), st.Objective.Service, a.from, 200)
 	_ = s.read(v, "Changes of level", err)
@@ -272,7 +272,7 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 func (v view) spentRow(p slo.Portion, b slo.Budget) SpentRow {
 	row := SpentRow{Name: p.Ref, Failures: slo.Count(p.Bad), Share: slo.SpentPercent(slo.Part(p.Bad, b.Allowed))}
 	if p.Title != "" && p.Title != p.Ref {
-		row.Name = v.list(row.Name, p.Title)
+		row.Name = v.say("%s, %s", row.Name, p.Title)
 	}
 	row.Note = v.word(string(p.Kind))
 	if first, last := v.day(p.First).Text, v.day(p.Last).Text; !p.First.IsZero() && first == last {

@@ -178,11 +178,12 @@ func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 	for _, t := range []string{"burndown", "burn_rates", "who_spent_it", "overlays"} {
 		page.Take[t] = take(r, t)
 	}
-	page.Sub = v.text(v.say("%s over %s.", slo.Target(o.TargetPPB), v.lasting(o.Window)), o.Promise())
-	page.Revision = v.say("Revision %s since %s", slo.Count(o.Revision), v.day(o.Since).Text)
+	owner := ""
 	if o.Owner != "" {
-		page.Sub = v.text(page.Sub, v.say("Owner %s.", o.Owner))
+		owner = v.say("Owner %s.", o.Owner)
 	}
+	page.Sub = v.text(v.say("%s over %s.", slo.Target(o.TargetPPB), v.lasting(o.Window)), v.word(o.Promise()), owner)
+	page.Revision = v.say("Revision %s since %s", slo.Count(o.Revision), v.day(o.Since).Text)
 	page.Left, page.LeftText, page.LeftMute = v.leftSentence(st)
 	if !st.Budget.NoData && st.Budget.Remaining > 0 {
 		page.LeftText = v.text(page.LeftText, v.say("All of it is %s of full outage.", v.lasting(o.Outage())))
