@@ -19,6 +19,8 @@ var closedSets = map[string][]string{
 		"shed", "upstream", "route", "code"},
 	"a gate":       {"attempts", "method", "body", "retry count", "client", "deadline", "error rate", "other host", "retry budget"},
 	"a promise":    {"Share of valid requests that were good."},
+	"a protection": {"breaker", "limiter", "concurrency", "retry", "fallback", "freeze", "measure"},
+	"a table":      {"steps", "fates", "routes", "cohorts", "expectations", "receipts", "log"},
 	"a rule":       {"page", "ticket"},
 	"who answered": {"upstream", "gateway"},
 }

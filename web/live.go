@@ -207,6 +207,6 @@ func (v view) runFacts(r injector.Run) []Fact {
 			facts = append(facts, Fact{Name: t.name, Text: v.day(t.at).Text + t.at.In(v.zone).Format(":05")})
 		}
 	}
-	return append(facts, Fact{Name: "Target", Text: r.Service, Link: &Link{Href: serviceHref(r.Service)}},
+	return append(facts, Fact{Name: v.of("run", "Target"), Text: r.Service, Link: &Link{Href: serviceHref(r.Service)}},
 		Fact{Name: "Scenario", Text: r.Scenario}, Fact{Name: "Epoch", Text: strconv.FormatInt(r.Epoch, 10)})
 }

@@ -412,9 +412,9 @@ func (s *Server) openIncident(r *http.Request, v view, sit now.Situation) *Incid
 	line := &IncidentLine{ID: i.ID, Href: "/alerts/" + url.PathEscape(i.ID)}
 	switch {
 	case i.AckedBy != "":
-		line.Text = v.say("%s, %s, %s looks after it", string(i.Tier), v.word(string(i.Severity)), i.AckedBy)
+		line.Text = v.say("%s, %s, %s looks after it.", string(i.Tier), v.word(string(i.Severity)), i.AckedBy)
 	default:
-		line.Text = v.say("%s, %s, not acknowledged", string(i.Tier), v.word(string(i.Severity)))
+		line.Text = v.say("%s, %s, not acknowledged.", string(i.Tier), v.word(string(i.Severity)))
 		if s.cfg.MayLift(r) {
 			line.Ack = line.Href + "/ack"
 		}

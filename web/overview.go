@@ -76,7 +76,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	query := r.URL.Query()
 	state, find := query.Get("state"), strings.ToLower(strings.TrimSpace(query.Get("q")))
-	o := overviewView{Title: "Overview", Empty: len(v.services) == 0, Table: query.Get("view") == "table"}
+	o := overviewView{Title: v.say("Overview"), Empty: len(v.services) == 0, Table: query.Get("view") == "table"}
 	counts := map[string]int{}
 	var shown []service
 	for _, svc := range v.services {

@@ -170,7 +170,7 @@ func (l lang) retryFacts(t slo.Tally, fates []traffic.Fate) ([]Fact, []slo.Line)
 func (l lang) retryRow(x traffic.Route, ratioMilli int64) RetryRow {
 	row := RetryRow{Name: x.Route, Of: x.Service, Href: "/retries?service=" + url.QueryEscape(x.Service), Requests: slo.Count(x.Tally.Exchanges), Final: l.say("no data"), Tries: "–", Retries: slo.Count(traffic.Extra(x.Tally)), Used: "–"}
 	if x.Upstream != "" && x.Upstream != x.Service {
-		row.Of = l.say("%s to %s", row.Of, x.Upstream)
+		row.Of = l.say("%s to %v", row.Of, x.Upstream)
 	}
 	if milli, ok := traffic.Amplified(x.Tally); ok {
 		row.Tries = tries(milli)
