@@ -79,7 +79,7 @@ func (s *Server) editor(w http.ResponseWriter, r *http.Request) {
 		case d != nil:
 			text = d.Text
 		case err != nil:
-			trouble = s.read(v, "Scenario "+from, err)
+			trouble = s.read(v, v.say("Scenario %s", from), err)
 		default:
 			trouble = v.say("There is no scenario %s; this is a small one to start from.", from)
 		}

@@ -273,7 +273,7 @@ func (v view) freezeBands(a axis, list []freeze.Span) *Bands {
 	for i, lane := range lanes {
 		service, env, _ := strings.Cut(lane, "\x00")
 		top := each * float64(i)
-		l := BandLane{Name: short(service, 24), Full: service + ", " + env, Y: pos(top + each/2)}
+		l := BandLane{Name: short(service, 24), Full: v.list(service, env), Y: pos(top + each/2)}
 		for _, f := range list {
 			if name(f) != lane {
 				continue

@@ -84,6 +84,9 @@ func (t *translator) between(text string) string {
 func (t *translator) filled(all []piece) string {
 	var out strings.Builder
 	for _, p := range all {
+		if p.kind == isText {
+			p.src = t.between(p.src)
+		}
 		out.WriteString(t.piece(t.marked(p)))
 	}
 	return out.String()

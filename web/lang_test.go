@@ -56,6 +56,7 @@ var closed = map[string][]string{
 	"a kind of change":   {"feature", "config", "dependency", "reliability fix", "security fix", "rollback", "scale", "experiment"},
 	"a reason":           {"rate limited", "retry budget", "local refusal", "client abort", "upstream failure"},
 	"why it was refused": {"refused|open", "refused|rate limited", "refused|full", "refused|shed"},
+	"a comparison":       {"against baseline", "against control"},
 	"a deploy":           {"succeeded", "rolled back"},
 	"a cron text": {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 		"February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"},

@@ -55,7 +55,7 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	for i, x := range coming {
 		m := DayMark{X: pos(a.x(x.at)), Class: "f-chaos", D: boltShape, Text: x.title}
 		if x.cut {
-			m.Class = "f-unknown"
+			m.Class, m.Text = "f-unknown", v.say("%s, will be skipped", x.title)
 		}
 		room := 100 - a.x(x.at)
 		if i+1 < len(coming) {
@@ -80,7 +80,7 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	h.next = d.nextSentence()
 	marks, err := s.cfg.Days.Marks(ctx, a.from, a.to)
 	_ = s.read(v, "Deploys", err)
-	last = -100
+	last := -100.0
 	for _, c := range slices.Backward(marks) {
 		if !s.cfg.Covers(v.r, c.Service) {
 			continue
