@@ -21,6 +21,9 @@ var closedSets = map[string][]string{
 	"a promise":    {"Share of valid requests that were good."},
 	"a protection": {"breaker", "limiter", "concurrency", "retry", "fallback", "freeze", "measure"},
 	"a table":      {"steps", "fates", "routes", "cohorts", "expectations", "receipts", "log"},
+	"an answer": {"pipelines run elsewhere", "no document says it", "reading leaves no trace", "nothing computes alerts at this moment", "no AlertRoute names anybody for it",
+		"no drill has shown it", "no schedule drills it", "no contract names it", "no dictionary covers it", "no objective is defined for it", "no incident was marked",
+		"no route of it is known here", "no gateway reports"},
 	"a rule":       {"page", "ticket"},
 	"who answered": {"upstream", "gateway"},
 }

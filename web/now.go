@@ -361,8 +361,8 @@ func (l lang) actRow(p now.Protection, chip Chip) ActRow {
 }
 
 func sentenceCase(s string) string {
-	if s == "" || s[0] >= utf8.RuneSelf {
-		return s
+	if s == "" || s[0] >= utf8.RuneSelf || strings.ContainsFunc(s, han) {
+		return s // a name that begins a sentence of another language stays as it is
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
 }

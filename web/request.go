@@ -90,7 +90,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) {
 			x = &mine[i].Exchange
 		}
 	}
-	page := requestView{ID: x.RequestID, Chip: exchangeChip(x), Story: explain.Story(x), Take: take(r, "tries"),
+	page := requestView{ID: x.RequestID, Chip: exchangeChip(x), Story: v.storyOf(x), Take: take(r, "tries"),
 		SimHref: "/simulator?" + url.Values{"event": {x.RequestID}}.Encode(), EventHref: "/api/v1/events/" + url.PathEscape(x.RequestID)}
 	page.Sub = v.say("%s on %s, at %s, %s", cmp.Or(x.Method, v.say("a request")), x.Route, x.Gateway, v.day(x.End).Text)
 	if s.exported(w, v, trySheet(x)) {
@@ -177,9 +177,9 @@ func (page *requestView) waterfall(l lang, x *retrylog.Exchange) {
 	share := func(us int64) string { return pos(100 * float64(us) / float64(whole)) }
 	for i := range x.Tries {
 		t := &x.Tries[i]
-		row := FallRow{Name: l.say("Try %d", i+1), Endpoint: t.Endpoint, Took: micros(float64(t.LatencyUS)), Why: explain.Why(t.Reason, t.Skip), Reason: cmp.Or(t.Skip, t.Reason)}
+		row := FallRow{Name: l.say("Try %d", i+1), Endpoint: t.Endpoint, Took: micros(float64(t.LatencyUS)), Why: l.why(t.Reason, t.Skip), Reason: cmp.Or(t.Skip, t.Reason)}
 		if t.Reason == "" && t.Skip == "" && tryFailed(t) {
-			row.Why = explain.Story(x)
+			row.Why = l.storyOf(x)
 		}
 		if t.WaitMS > 0 {
 			row.Wait, row.WaitX, row.WaitW = micros(float64(t.WaitMS)*1000), share(at), share(t.WaitMS*1000)
@@ -324,7 +324,7 @@ func (l lang) explained(a explain.Answer) *Explained {
 }
 
 func (l lang) explainedTry(t *explain.Try, last bool) ExplainedTry {
-	row := ExplainedTry{Name: l.say("Try %d", t.RetryNumber+1), Why: explain.Why(t.Reason, t.Skip)}
+	row := ExplainedTry{Name: l.say("Try %d", t.RetryNumber+1), Why: l.why(t.Reason, t.Skip)}
 	row.Ends = l.say("%s in %s\u202fms", cmp.Or(l.word(spaced(t.Failure)), fmt.Sprint(t.Status)), slo.Count(t.LatencyMS))
 	if t.RetryNumber > 0 {
 		row.Ends = l.say("after a wait of %s: %s", l.millis(t.WaitMS), row.Ends)
@@ -335,12 +335,12 @@ func (l lang) explainedTry(t *explain.Try, last bool) ExplainedTry {
 	case !last:
 		row.Mark = Chip{"fg-warn", "s-warn", "tried again"}
 	default:
-		row.Mark, row.Why = Chip{"fg-normal", "s-normal", "done"}, explain.Why("", "")
+		row.Mark, row.Why = Chip{"fg-normal", "s-normal", "done"}, l.why("", "")
 	}
 	row.Steps = l.stepRows(t)
 	if rec := t.Recorded; rec != nil && rec.Differs {
 		row.Differs = true
-		row.Recorded = l.text(l.say("The gateway decided otherwise when it happened."), explain.Why(rec.Reason, rec.Skip))
+		row.Recorded = l.text(l.say("The gateway decided otherwise when it happened."), l.why(rec.Reason, rec.Skip))
 	}
 	return row
 }

@@ -203,7 +203,7 @@ func (l lang) requestRanges(values url.Values, chosen string) (links []Link) {
 func (v view) requestRow(x *retrylog.Exchange) RequestRow {
 	f := v.failure(*x)
 	row := RequestRow{Time: v.short(x.End), ID: x.RequestID, Href: requestHref(x.RequestID), Route: x.Route, Of: x.Service, Method: x.Method, Caller: x.Caller,
-		Mark: exchangeChip(x), Status: f.Status, What: f.What, Why: explain.Story(x), Tries: f.Tries, Count: f.Count, Latency: micros(float64(x.LatencyUS)),
+		Mark: exchangeChip(x), Status: f.Status, What: f.What, Why: v.storyOf(x), Tries: f.Tries, Count: f.Count, Latency: micros(float64(x.LatencyUS)),
 		Experiment: f.Experiment, ExperimentHref: f.ExperimentHref}
 	if x.Service != "" {
 		row.OfHref = serviceHref(x.Service)

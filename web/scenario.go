@@ -175,7 +175,7 @@ func (v view) scenarioView(d drillDoc) scenarioView {
 		list []scenario.Assertion
 	}{{"steady", sc.Steady}, {"during", sc.During}, {"after", sc.After}} {
 		for _, a := range p.list {
-			text, short := injector.Said(a)
+			text, short := v.expectation(a)
 			o.Expects = append(o.Expects, ExpectLine{v.word(p.name), a.ID, text, short, a.Optional})
 		}
 	}

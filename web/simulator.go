@@ -197,7 +197,7 @@ func (s *Server) simulateRow(r *http.Request, v view, id string, page *simulator
 		}
 	}
 	if page.Result, page.Wrong = s.explainRow(r.Context(), v, x, chosen); page.Result != nil {
-		page.Decision = &Ruling{Route: x.Route, Text: explain.Story(x), Mark: markOf(exchangeChip(x))}
+		page.Decision = &Ruling{Route: x.Route, Text: v.storyOf(x), Mark: markOf(exchangeChip(x))}
 	}
 	return http.StatusOK
 }
@@ -337,7 +337,7 @@ func (s *Server) decide(v view, e *explain.Engine, sample explain.Sample, attemp
 	}
 	n := min(attempt, len(a.Tries))
 	t := &a.Tries[n-1]
-	d.Text = explain.Why(t.Reason, t.Skip)
+	d.Text = v.why(t.Reason, t.Skip)
 	switch {
 	case n < attempt:
 		d.Mark, d.Text = Chip{"fg-unknown", "s-unknown", "never made"}, v.text(v.say("Try %d is never made: after try %d it is over.", attempt, n), d.Text)
@@ -345,7 +345,7 @@ func (s *Server) decide(v view, e *explain.Engine, sample explain.Sample, attemp
 		d.Mark = Chip{"fg-emergency", "s-emergency", "not tried again"}
 	case n < len(a.Tries):
 		d.Mark = Chip{"fg-warn", "s-warn", "tried again"}
-		d.Text = v.say("%s, after a wait of %s.", strings.TrimSuffix(d.Text, "."), v.millis(a.Tries[n].WaitMS))
+		d.Text = v.say("%s, after a wait of %s.", strings.TrimSuffix(strings.TrimSuffix(d.Text, "."), "。"), v.millis(a.Tries[n].WaitMS))
 	default:
 		d.Mark = Chip{"fg-normal", "s-normal", "done"}
 	}
