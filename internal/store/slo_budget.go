@@ -88,8 +88,9 @@ func (s *Store) ReadBudgets(ctx context.Context, q slo.Question) ([]slo.Measured
 		if !q.Whole {
 			return nil
 		}
+		known := map[stretchOf]reported{}
 		for i := range out {
-			if err := coverage(ctx, tx, &out[i], q.Now); err != nil {
+			if err := coverage(ctx, tx, &out[i], q.Now, known); err != nil {
 				return err
 			}
 			if err := groups(ctx, tx, &out[i]); err != nil {
@@ -257,10 +258,20 @@ const exchangesSQL = `
 select coalesce(sum(exchanges), 0)::bigint from service_hour
 where env = @env and at >= date_trunc('hour', @since::timestamptz, 'UTC') and at < @until`
 
+// stretchOf names what gateways of an environment reported over a stretch of time.
+type stretchOf struct {
+	env          string
+	since, until time.Time
+}
+
+// reported is that: it is of an environment, so hundreds of promises share a few.
+type reported struct{ measured, expected, lost, counted int64 }
+
 // coverage sets what share of the gateway-time since the objective began was
 // reported, less the events known to be lost. Silence lowers it only once a
-// gateway has left the watermark: a second of delay is not a hole.
-func coverage(ctx context.Context, tx pgx.Tx, m *slo.Measured, now time.Time) error {
+// gateway has left the watermark: a second of delay is not a hole. What was read
+// for another objective of the same snapshot is known.
+func coverage(ctx context.Context, tx pgx.Tx, m *slo.Measured, now time.Time, known map[stretchOf]reported) error {
 	until := m.DataUntil
 	if quiet := now.Add(-silence); until.Before(quiet) {
 		until = quiet
@@ -269,22 +280,26 @@ func coverage(ctx context.Context, tx pgx.Tx, m *slo.Measured, now time.Time) er
 	if since.Before(m.Objective.Since) {
 		since = m.Objective.Since
 	}
-	var measured, expected, lost int64
-	err := tx.QueryRow(ctx, coverageSQL, pgx.StrictNamedArgs{"env": m.Env, "since": since, "until": until}).Scan(&measured, &expected, &lost)
-	if err != nil {
-		return fmt.Errorf("coverage of %s: %w", m.Env, err)
-	}
-	m.CoveragePPM = slo.Part(measured, expected)
-	m.Reported.Lost = lost
-	m.Reported.MeasuredMins, m.Reported.ExpectedMins = measured/60_000_000, (expected+59_999_999)/60_000_000
-	if lost > 0 {
-		// What was lost had no service, so it is weighed against all traffic.
-		var counted int64
-		err := tx.QueryRow(ctx, exchangesSQL, pgx.StrictNamedArgs{"env": m.Env, "since": since, "until": until}).Scan(&counted)
-		if err != nil {
-			return fmt.Errorf("exchanges of %s: %w", m.Env, err)
+	key := stretchOf{m.Env, since, until}
+	r, ok := known[key]
+	if !ok {
+		args := pgx.StrictNamedArgs{"env": m.Env, "since": since, "until": until}
+		if err := tx.QueryRow(ctx, coverageSQL, args).Scan(&r.measured, &r.expected, &r.lost); err != nil {
+			return fmt.Errorf("coverage of %s: %w", m.Env, err)
 		}
-		m.CoveragePPM = m.CoveragePPM * slo.Part(counted, counted+lost) / 1_000_000
+		if r.lost > 0 {
+			if err := tx.QueryRow(ctx, exchangesSQL, args).Scan(&r.counted); err != nil {
+				return fmt.Errorf("exchanges of %s: %w", m.Env, err)
+			}
+		}
+		known[key] = r
+	}
+	m.CoveragePPM = slo.Part(r.measured, r.expected)
+	m.Reported.Lost = r.lost
+	m.Reported.MeasuredMins, m.Reported.ExpectedMins = r.measured/60_000_000, (r.expected+59_999_999)/60_000_000
+	if r.lost > 0 {
+		// What was lost had no service, so it is weighed against all traffic.
+		m.CoveragePPM = m.CoveragePPM * slo.Part(r.counted, r.counted+r.lost) / 1_000_000
 	}
 	return nil
 }
