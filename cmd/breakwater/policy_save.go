@@ -52,15 +52,13 @@ func (s policyShelf) SavePolicy(ctx context.Context, actor, name, document, reas
 		return "", freeze.NotSaved("mistakes", "%v", err)
 	}
 	entry := auth.Entry{Actor: actor, Action: "policy.save", Object: name, Detail: fmt.Sprintf("revision %s in %s: %s", p.Revision(), at, reason)}
-	told := false
+	var audited error
 	if err := replace(is, will, func() error {
-		err := s.c.store.Audit(ctx, entry)
-		told = err == nil
-		return err
-	}); err != nil {
-		if !told {
-			return "", fmt.Errorf("save policy %s: %w", name, err)
-		}
+		audited = s.c.store.Audit(ctx, entry)
+		return audited
+	}); audited != nil {
+		return "", fmt.Errorf("save policy %s: %w", name, audited)
+	} else if err != nil {
 		return "", freeze.NotSaved("not_written", "it was not written: %v", err)
 	}
 	// It is there: that whoever asked goes away must not leave it half taken in.

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"breakwater/internal/auth"
 	"breakwater/internal/conf"
+	"breakwater/internal/pgtest"
+	"breakwater/slo/freeze"
 )
 
 func TestAPolicyTakesThePlaceOfTheOneOfItsName(t *testing.T) {
@@ -34,5 +39,65 @@ func TestAPolicyTakesThePlaceOfTheOneOfItsName(t *testing.T) {
 		if _, _, err := withPolicy(files, "/d", name, policy("x", "")); err == nil {
 			t.Errorf("%q is the name of a file", name)
 		}
+	}
+}
+
+// P9: saved, it lies among the documents, holds at once, and who did it and why is in
+// the audit and among the revisions; what would be refused changes nothing.
+func TestUX_P9_APolicyIsSavedAmongTheDocuments(t *testing.T) {
+	d := newDesk(t, pgtest.DSN(t), controlOptions{})
+	dir := t.TempDir()
+	d.c.set.config, d.c.set.env = dir, "test"
+	write(t, filepath.Join(dir, "gw.yaml"), goodDocument)
+	ctx := auth.With(t.Context(), auth.Principal{Name: "ada", Role: auth.Admin})
+	shelf := policyShelf{d.c}
+	policy := func(more string) string {
+		return "apiVersion: breakwater/v1\nkind: FreezePolicy\nname: shop\nservices: [order]\n" + more
+	}
+	for _, more := range []string{"", "levels: {warn: 20%}\n"} {
+		at, err := shelf.SavePolicy(ctx, "ada", "shop", policy(more), "a calmer shop")
+		if err != nil || at != filepath.Join(dir, "freeze-shop.yaml") {
+			t.Fatal(at, err)
+		}
+		text, err := os.ReadFile(at)
+		if err != nil || string(text) != policy(more) {
+			t.Errorf("there lies %q, %v", text, err)
+		}
+		want, err := freeze.One("x", policy(more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := d.c.releases.book.Known().Policies; len(in) != 1 || in[0].Revision() != want.Revision() {
+			t.Errorf("in force is %+v", in)
+		}
+	}
+	// Another that rules as closely, and one that breaks the documents.
+	if _, err := shelf.SavePolicy(ctx, "ada", "other", strings.Replace(policy(""), "shop", "other", 1), "a second one"); err == nil || !strings.Contains(err.Error(), "must not rule what shop rules as closely") {
+		t.Errorf("two policies of one service: %v", err)
+	}
+	d.c.set.config = ""
+	if _, err := shelf.SavePolicy(ctx, "ada", "shop", policy(""), "nowhere to go"); err == nil || !strings.Contains(err.Error(), "--config") {
+		t.Errorf("without a directory: %v", err)
+	}
+	d.c.set.config = dir
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 2 {
+		t.Errorf("there lies %v, %v", left, err)
+	}
+	rows, err := d.c.store.AuditRows(t.Context(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := 0
+	for _, r := range rows {
+		if r.Action == "policy.save" {
+			saved++
+			if r.Actor != "ada" || r.Object != "shop" || !strings.Contains(r.Detail, "a calmer shop") {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	newest, err := documentDesk{d.c}.newest(t.Context())
+	if saved != 2 || err != nil || newest.By != "ada" || newest.How != "written" {
+		t.Errorf("%d rows of the audit, newest revision %+v, %v", saved, newest, err)
 	}
 }
