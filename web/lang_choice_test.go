@@ -74,3 +74,22 @@ func TestExportsAreEnglishInEveryLanguage(t *testing.T) {
 		}
 	}
 }
+
+func TestTheChoiceOutlivesASignIn(t *testing.T) {
+	h := shop(noon).server(t).SignInPage(Door{})
+	r := httptest.NewRequest(http.MethodGet, "http://localhost/signin?next=/gate", nil)
+	r.AddCookie(&http.Cookie{Name: "lang", Value: "zh-CN"})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	for _, want := range []string{`<html lang="zh-CN"`, "登录", `value="/gate"`} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s is not on the page of the sign-in", want)
+		}
+	}
+	// The cookie is nobody's session: neither signing in nor out may touch it.
+	for _, c := range w.Result().Cookies() {
+		if c.Name == langCookie {
+			t.Errorf("the sign-in sets %s", c)
+		}
+	}
+}
