@@ -5,14 +5,15 @@ class BwHeatmap extends HTMLElement {
     const svg = this.querySelector('svg.heat');
     if (!(svg instanceof SVGElement)) return;
     this.at = -1;
+    const { signal } = this.stay = new AbortController();
     svg.setAttribute('tabindex', '0');
     svg.setAttribute('data-keys', '');
     svg.addEventListener('pointermove', (event) => {
       const { left, width } = this.box(svg);
       this.show(svg, Math.floor(((event.clientX - left) / width) * this.rows().length));
-    });
-    svg.addEventListener('pointerleave', () => this.hide());
-    svg.addEventListener('blur', () => this.hide());
+    }, { signal });
+    svg.addEventListener('pointerleave', () => this.hide(), { signal });
+    svg.addEventListener('blur', () => this.hide(), { signal });
     svg.addEventListener('keydown', (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (event.key === 'Escape') return this.hide();
@@ -20,7 +21,11 @@ class BwHeatmap extends HTMLElement {
       event.preventDefault();
       const last = this.rows().length - 1;
       this.show(svg, Math.min(Math.max((this.at < 0 ? last + 1 : this.at) + step * (event.shiftKey ? 10 : 1), 0), last));
-    });
+    }, { signal });
+  }
+
+  disconnectedCallback() {
+    this.stay?.abort();
   }
 
   rows() {
@@ -44,8 +49,9 @@ class BwHeatmap extends HTMLElement {
     const row = rows[index];
     if (!row) return this.hide();
     this.at = index;
-    this.card ??= this.appendChild(Object.assign(document.createElement('div'), { className: 'tip' }));
-    this.line ??= this.appendChild(Object.assign(document.createElement('div'), { className: 'cross' }));
+    // An update takes away what the server did not make.
+    if (!this.card?.isConnected) this.card = this.appendChild(Object.assign(document.createElement('div'), { className: 'tip' }));
+    if (!this.line?.isConnected) this.line = this.appendChild(Object.assign(document.createElement('div'), { className: 'cross' }));
     const names = [...this.querySelectorAll('thead th')].map((th) => th.textContent || '');
     const title = document.createElement('b');
     title.textContent = row.querySelector('time')?.textContent || '';

@@ -2,7 +2,7 @@
 // open <details> and the insides of charts outlive an update.
 
 /** Attributes that belong to the reader or to a script, not to the server. */
-const own = new Set(['open', 'data-on']);
+const own = new Set(['open', 'data-on', 'data-keys', 'tabindex']);
 
 /** @param {Node} node */
 const keyOf = (node) => (node instanceof Element && (node.id || node.getAttribute('data-key'))) || '';
