@@ -26,30 +26,32 @@ class BwChart extends HTMLElement {
     const host = this.querySelector('.plot');
     if (!(host instanceof HTMLElement) || !this.querySelector('table')) return;
     this.host = host;
+    // An update may move this element, which ends one stay in the page and begins another at once.
+    const { signal } = this.stay = new AbortController();
     try {
       await library(this.dataset.plot || '');
     } catch {
       return; // the SVG says the same
     }
-    if (!this.isConnected) return;
+    if (signal.aborted) return;
     this.build();
     this.changes = new MutationObserver(() => this.again());
     this.changes.observe(this, { attributes: true, attributeFilter: ['data-chart'], subtree: true, characterData: true });
     this.changes.observe(/** @type {Element} */ (this.querySelector('tbody')), { childList: true, subtree: true, attributes: true });
     this.sizes = new ResizeObserver(() => this.fit());
     this.sizes.observe(this);
-    this.dark = matchMedia('(prefers-color-scheme: dark)');
-    this.recolour = () => this.build();
-    this.dark.addEventListener('change', this.recolour);
-    host.addEventListener('keydown', (event) => this.key(event));
-    host.addEventListener('blur', () => this.leave());
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.build(), { signal });
+    host.addEventListener('keydown', (event) => this.key(event), { signal });
+    host.addEventListener('blur', () => this.leave(), { signal });
   }
 
   disconnectedCallback() {
+    this.stay?.abort();
     this.changes?.disconnect();
     this.sizes?.disconnect();
-    if (this.recolour) this.dark?.removeEventListener('change', this.recolour);
+    cancelAnimationFrame(this.frame || 0);
     this.plot?.destroy();
+    this.plot = undefined;
   }
 
   /** Reads the table: times, one column of values for each series, and the text of every row. */
