@@ -3,6 +3,9 @@ import { chromium } from 'playwright-core';
 
 export const base = process.env.BASE_URL || 'http://127.0.0.1:8081';
 
+/** What an admin's requests carry: pages of admins are asked for with a token. @type {Record<string, string>} */
+export const adminHeaders = process.env.ADMIN_TOKEN ? { Authorization: 'Bearer ' + process.env.ADMIN_TOKEN } : {};
+
 const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM || '/usr/bin/chromium', headless: true, args: flags });
@@ -13,8 +16,9 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
  * @param {import('playwright-core').BrowserContextOptions} [options]
  */
 export async function watched(browser, options) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
+  const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, reducedMotion: 'reduce', ...options }); // nothing is looked at half-way
   const page = await context.newPage();
+  page.setDefaultTimeout(20_000); // a form that is not there is told, and not waited for
   /** @type {string[]} */
   const sins = [];
   page.on('console', (m) => m.type() === 'error' && sins.push('console: ' + m.text()));
