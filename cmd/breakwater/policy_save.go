@@ -44,7 +44,7 @@ func (s policyShelf) SavePolicy(ctx context.Context, actor, name, document, reas
 	if err := log.Err(); err != nil {
 		return "", freeze.NotSaved("mistakes", "with it the policies would be refused, so nothing was written: %v", err)
 	}
-	if why := (documentDesk{s.c}).closed(is, will); why != "" {
+	if why := documentDesk(s).closed(is, will); why != "" {
 		return "", freeze.NotSaved("not_ours", "%s", why)
 	}
 	p, err := freeze.One(at, document)
