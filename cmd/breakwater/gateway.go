@@ -33,7 +33,6 @@ import (
 	"breakwater/gateway/toxic"
 	"breakwater/internal/auth"
 	"breakwater/internal/conf"
-	"breakwater/internal/monitor"
 )
 
 func newGateway(io streams) *cobra.Command {
@@ -96,9 +95,6 @@ func (s *settings) fromDocuments(given func(string) bool) config.Spool {
 
 func runGateway(ctx context.Context, io streams, set settings, name string, given func(string) bool) error {
 	log := newLog(io.err, "gateway").With("gateway", name)
-	if err := monitor.Calm(); err != nil {
-		log.Warn("the runtime looks after its threads more often than is needed", "err", err)
-	}
 	disk := set.fromDocuments(given)
 	if disk.Dir == "" {
 		disk.Dir = filepath.Join(set.stateDir, "spool")

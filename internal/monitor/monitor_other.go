@@ -1,6 +1,0 @@
-//go:build !linux
-
-package monitor
-
-// Calm does nothing: other kernels have no such setting.
-func Calm() error { return nil }
