@@ -85,6 +85,8 @@ func TestFreezeLsShowsWhatProtects(t *testing.T) {
 		case "/api/v1/measures":
 			_, _ = w.Write([]byte(`{"measures":[{"id":"m-1","service":"order","env":"prod","policies":["shop"],"text":"sheddable requests are shed","live":true},
 				{"id":"m-2","service":"order","env":"prod","text":"over","ended_at":"2026-03-10T12:00:00Z"},{"id":"m-3","service":"order","env":"prod","text":"tried","dry_run":true}]}`))
+		case "/api/v1/deploys":
+			_, _ = w.Write([]byte(`{"deploys":[{"id":"dp-1","service":"order","env":"prod","ref":"v7","by":"ci","begun_at":"2026-03-10T12:00:00Z","until":"9999-03-10T12:30:00Z"}]}`))
 		default:
 			http.NotFound(w, r)
 		}
@@ -92,7 +94,7 @@ func TestFreezeLsShowsWhatProtects(t *testing.T) {
 	defer control.Close()
 	r := verb(t, "", "freeze", "ls", "--control", control.URL)
 	r.want(t, exitOK)
-	for _, want := range []string{"sheddable requests are shed", "in force", "shop", "dry run"} {
+	for _, want := range []string{"sheddable requests are shed", "in force", "shop", "dry run", "v7"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not in\n%s", want, r.out)
 		}
