@@ -272,4 +272,3 @@ func (x *rounds) do(c change) *httptest.ResponseRecorder {
 	}
 	return w
 }
-
