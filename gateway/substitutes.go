@@ -89,7 +89,7 @@ func (s *substitutes) apply(cfg *config.Config) {
 }
 
 // watch looks at an answer of the upstream while it is sent. One whose length tells it
-// apart costs nothing; of those of unknown length some are looked at.
+// apart is only counted; of those of unknown length some are looked at.
 func (w *substitute) watch(x *exchange.Exchange) {
 	res := &x.Response
 	if res.Status != w.status || res.Body == nil || res.Tunnel != nil || x.Request.Method == "HEAD" {
