@@ -23,7 +23,8 @@ import (
 var edges = map[string]string{
 	"cmd/breakwater": "...",
 	// Values that everybody may hold.
-	"internal/retrylog internal/histogram internal/conf internal/auth internal/lockfile":                   "",
+	"internal/retrylog internal/histogram internal/conf internal/reply internal/lockfile": "",
+	"internal/auth": "internal/reply",
 	"internal/auth/oidc internal/auth/oidc/oidctest":                                                       "internal/auth",
 	"migrations scenarios deploy/... injector/cron injector/search gateway/internal/window internal/noisy": "",
 
@@ -45,12 +46,12 @@ var edges = map[string]string{
 
 	// Of the gateway, control may know what it tells it, and plain values.
 	"slo":      "internal/retrylog internal/histogram internal/conf",
-	"slo/...":  "slo/... internal/auth internal/retrylog internal/histogram internal/conf",
-	"injector": "injector/... gateway/plan gateway/policy/fault gateway/explain internal/retrylog internal/histogram internal/conf",
-	"injector/gameday injector/finding injector/readiness": "injector/... internal/conf",
+	"slo/...":  "slo/... internal/auth internal/reply internal/retrylog internal/histogram internal/conf",
+	"injector": "injector/... gateway/plan gateway/policy/fault gateway/explain internal/reply internal/retrylog internal/histogram internal/conf",
+	"injector/gameday injector/finding injector/readiness": "injector/... internal/reply internal/conf",
 	"injector/scenario injector/foreign":                   "injector/cron injector/scenario gateway/plan gateway/policy/fault internal/conf",
 	"web/...": `web/... slo/... injector/... gateway/plan gateway/policy/fault gateway/contract gateway/explain scenarios
-		internal/auth internal/retrylog internal/histogram internal/conf`,
+		internal/auth internal/reply internal/retrylog internal/histogram internal/conf`,
 
 	// The store imports the domains; no domain imports the store.
 	"internal/store":                   "slo/... injector/... gateway/plan gateway/policy/fault internal/auth internal/retrylog internal/histogram internal/conf",

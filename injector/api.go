@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"breakwater/internal/reply"
 )
 
 // API answers the JSON side of experiments. Each method is one handler, to be
@@ -40,7 +42,7 @@ func (a *API) List(w http.ResponseWriter, r *http.Request) {
 	for _, x := range runs {
 		out.Runs = append(out.Runs, showRun(x))
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Create answers POST /api/v1/experiments: {"scenario": "id"} in JSON, or a
@@ -60,7 +62,7 @@ func (a *API) Create(w http.ResponseWriter, r *http.Request) {
 		RunView
 		Warnings []warningJSON `json:"warnings"`
 	}{showRun(run), showWarnings(warnings)}
-	WriteJSON(w, http.StatusCreated, out)
+	reply.JSON(w, http.StatusCreated, out)
 }
 
 // askedFor reads {"scenario": "id"}, strictly: a field that is not understood may
@@ -114,7 +116,7 @@ func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Series = append(out.Series, strip)
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Abort answers POST /api/v1/experiments/{id}/abort.
@@ -148,7 +150,7 @@ func (a *API) stand(w http.ResponseWriter, r *http.Request, id string) {
 		a.fail(w, r, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, showRun(run))
+	reply.JSON(w, http.StatusOK, showRun(run))
 }
 
 // Halt answers POST /api/v1/halt: everything stops, nothing starts.
@@ -158,7 +160,7 @@ func (a *API) Halt(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, struct {
+	reply.JSON(w, http.StatusOK, struct {
 		Stopped int `json:"stopped"`
 	}{n})
 }
@@ -190,5 +192,5 @@ func (a *API) GameDays(w http.ResponseWriter, r *http.Request) {
 	for _, s := range all {
 		out.Days = append(out.Days, showSchedule(s, now))
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }

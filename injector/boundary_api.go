@@ -8,6 +8,7 @@ import (
 
 	"breakwater/injector/scenario"
 	"breakwater/injector/search"
+	"breakwater/internal/reply"
 )
 
 type searchJSON struct {
@@ -52,7 +53,7 @@ func (a *API) Seek(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/api/v1/searches/"+s.ID)
-	WriteJSON(w, http.StatusCreated, showSearch(s))
+	reply.JSON(w, http.StatusCreated, showSearch(s))
 }
 
 // Searches answers GET /api/v1/searches?scenario=, the newest first.
@@ -68,7 +69,7 @@ func (a *API) Searches(w http.ResponseWriter, r *http.Request) {
 	for _, s := range all {
 		out.Searches = append(out.Searches, showSearch(s))
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Search answers GET /api/v1/searches/{id}.
@@ -78,7 +79,7 @@ func (a *API) Search(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, showSearch(s))
+	reply.JSON(w, http.StatusOK, showSearch(s))
 }
 
 // Abandon answers POST /api/v1/searches/{id}/abort: the search ends, and its probe.
@@ -98,7 +99,7 @@ func agreedTo(w http.ResponseWriter, r *http.Request) (hash string, ok bool) {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&ask); err != nil && !errors.Is(err, io.EOF) {
-		Problem(w, http.StatusBadRequest, "bad_request", `must be {"hash": "..."}, the document's, or nothing`)
+		reply.Problem(w, http.StatusBadRequest, "bad_request", `must be {"hash": "..."}, the document's, or nothing`)
 		return "", false
 	}
 	return ask.Hash, true

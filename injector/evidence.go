@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"breakwater/injector/scenario"
+	"breakwater/internal/reply"
 	"breakwater/internal/retrylog"
 )
 
@@ -27,18 +28,18 @@ const maxTouched = 50
 func asked(w http.ResponseWriter, r *http.Request) (id, document string, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
 	if err != nil {
-		Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the document must be at most 256 KiB")
+		reply.Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the document must be at most 256 KiB")
 		return "", "", false
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		if id, err = askedFor(body); err != nil {
-			Problem(w, http.StatusBadRequest, "bad_request", err.Error())
+			reply.Problem(w, http.StatusBadRequest, "bad_request", err.Error())
 			return "", "", false
 		}
 		return id, "", true
 	}
 	if strings.TrimSpace(string(body)) == "" {
-		Problem(w, http.StatusBadRequest, "bad_request", "must hold a Scenario document, got nothing")
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "must hold a Scenario document, got nothing")
 		return "", "", false
 	}
 	return "", string(body), true
@@ -99,7 +100,7 @@ func (a *API) Preview(w http.ResponseWriter, r *http.Request) {
 		showWarnings(p.Warnings), f.Requests, f.Hits, f.TryFailPPM, f.FinalPPM, f.UserFailPPM, f.AmplificationMilli,
 		known(f.Failures), known(f.BudgetPPM), known(f.Users), f.RowChance,
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Delete answers DELETE /api/v1/experiments/{id}: of a run that has ended.
@@ -153,5 +154,5 @@ func (a *API) Evidence(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Exchanges = append(out.Exchanges, row)
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }

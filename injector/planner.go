@@ -11,6 +11,7 @@ import (
 
 	"breakwater/gateway/plan"
 	"breakwater/injector/scenario"
+	"breakwater/internal/reply"
 )
 
 // Planner serves the plan. It is computed from the ledger by whichever control
@@ -137,18 +138,18 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wait, errWait = time.ParseDuration(text)
 	}
 	if errEpoch != nil || errRevision != nil || errWait != nil || wait < 0 {
-		Problem(w, http.StatusBadRequest, "bad_request", "epoch and revision must be numbers and wait a duration such as 5s")
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "epoch and revision must be numbers and wait a duration such as 5s")
 		return
 	}
 	ctx := r.Context()
 	if text := r.Header.Get(plan.ReceiptHeader); text != "" {
 		var receipt plan.Receipt
 		if err := json.Unmarshal([]byte(text), &receipt); err != nil || receipt.Gateway == "" {
-			Problem(w, http.StatusBadRequest, "bad_request", plan.ReceiptHeader+" must be one line of JSON that names its gateway")
+			reply.Problem(w, http.StatusBadRequest, "bad_request", plan.ReceiptHeader+" must be one line of JSON that names its gateway")
 			return
 		}
 		if err := p.save(ctx, receipt); p.stops.any() && err != nil {
-			WriteJSON(w, http.StatusOK, nothing(epoch, revision))
+			reply.JSON(w, http.StatusOK, nothing(epoch, revision))
 			return
 		} else if err != nil {
 			p.away(w, err)
@@ -163,7 +164,7 @@ func (p *Planner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.away(w, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 func (p *Planner) save(ctx context.Context, r plan.Receipt) error {
@@ -214,7 +215,7 @@ func (p *Planner) see(ctx context.Context, began time.Time) (plan.Plan, error) {
 func (p *Planner) away(w http.ResponseWriter, err error) {
 	p.cfg.Log.Warn("plan not served", "err", err)
 	w.Header().Set("Retry-After", "1")
-	Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read")
+	reply.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read")
 }
 
 func number(text string) (int64, error) {

@@ -1,13 +1,14 @@
 package injector
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"breakwater/internal/reply"
 )
 
 // Known is an error that whoever asked can do something about.
@@ -21,21 +22,21 @@ type Known struct {
 // known is logged under the name of the part, and is the ledger's.
 func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, part string, err error, known ...Known) {
 	if doc, ok := errors.AsType[*DocumentError](err); ok {
-		Problem(w, http.StatusBadRequest, "document", doc.Error())
+		reply.Problem(w, http.StatusBadRequest, "document", doc.Error())
 		return
 	}
 	for _, k := range known {
 		if errors.Is(err, k.Err) {
-			Problem(w, k.Status, k.Code, err.Error())
+			reply.Problem(w, k.Status, k.Code, err.Error())
 			return
 		}
 	}
 	log.Error(part, "path", r.URL.Path, "err", err)
 	if errors.Is(err, ErrUnwritten) {
-		Problem(w, http.StatusServiceUnavailable, "stop_unwritten", howFaultsEnd)
+		reply.Problem(w, http.StatusServiceUnavailable, "stop_unwritten", howFaultsEnd)
 		return
 	}
-	Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
+	reply.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
 }
 
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -50,32 +51,6 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		Known{ErrContent, http.StatusConflict, "other_document"},
 		Known{ErrSelf, http.StatusForbidden, "self_approval"},
 		Known{ErrScope, http.StatusForbidden, "scope"})
-}
-
-// WriteJSON answers with v, which nobody may keep.
-func WriteJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	send(w, status, v)
-}
-
-func send(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	// The client went away: nobody is left to tell.
-	_ = json.NewEncoder(w).Encode(v)
-}
-
-// Problem answers in the form of RFC 9457, with the code that programs go by.
-func Problem(w http.ResponseWriter, status int, code, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	send(w, status, struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-	}{"about:blank", http.StatusText(status), status, code, detail})
 }
 
 // Nameable reports whether anything could have id. The database takes no NUL and

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo/alert"
 )
 
@@ -76,7 +76,7 @@ func (h *house) bell(w http.ResponseWriter, r *http.Request, what string) {
 	var body map[string]any
 	_ = json.Unmarshal(text, &body)
 	if note, _ := body["note"].(string); strings.Contains(note, "refuse") {
-		auth.Problem(w, http.StatusConflict, "alert_over", "the incident is over")
+		reply.Problem(w, http.StatusConflict, "alert_over", "the incident is over")
 		return
 	}
 	h.stopped = append(h.stopped, r.Method+" "+what+" "+string(text))

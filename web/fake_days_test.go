@@ -15,7 +15,7 @@ import (
 	"breakwater/injector/gameday"
 	"breakwater/injector/readiness"
 	"breakwater/injector/scenario"
-	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -354,7 +354,7 @@ func (h *house) noted(w http.ResponseWriter, r *http.Request, what string) {
 	_ = json.Unmarshal(text, &body)
 	for _, v := range body {
 		if s, _ := v.(string); strings.Contains(s, "refuse") {
-			auth.Problem(w, http.StatusConflict, "content", "the game day is another one than was agreed to")
+			reply.Problem(w, http.StatusConflict, "content", "the game day is another one than was agreed to")
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"breakwater/injector/scenario"
 	"breakwater/internal/auth"
 	"breakwater/internal/conf"
+	"breakwater/internal/reply"
 )
 
 // shelf is what scenarios, their editor and the setup look at in a made-up world. The
@@ -106,11 +107,11 @@ func (h shelf) Preview(ctx context.Context, id, document string) (injector.Previ
 func (h shelf) Create(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if strings.Contains(string(body), "refuse") {
-		auth.Problem(w, http.StatusConflict, "frozen", "the target is frozen")
+		reply.Problem(w, http.StatusConflict, "frozen", "the target is frozen")
 		return
 	}
 	if _, err := injector.ParseText(string(body)); r.Header.Get("Content-Type") == "application/yaml" && err != nil {
-		auth.Problem(w, http.StatusBadRequest, "document", err.Error())
+		reply.Problem(w, http.StatusBadRequest, "document", err.Error())
 		return
 	}
 	h.stopped = append(h.stopped, "start "+r.Header.Get("Content-Type")+" "+string(body))

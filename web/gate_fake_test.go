@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/internal/retrylog"
 	"breakwater/slo"
 	"breakwater/slo/freeze"
@@ -181,7 +182,7 @@ func (d desk) Ask(w http.ResponseWriter, r *http.Request) {
 }
 func (d desk) Grant(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("id") == "o-5" {
-		auth.Problem(w, http.StatusConflict, freeze.CodeExpired, "the override expired at 12:00")
+		reply.Problem(w, http.StatusConflict, freeze.CodeExpired, "the override expired at 12:00")
 		return
 	}
 	d.h.bell(w, r, "grant "+r.PathValue("service")+" "+r.PathValue("id"))

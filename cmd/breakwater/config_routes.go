@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/internal/store"
 	"breakwater/web"
 )
@@ -29,7 +30,7 @@ func (c *control) configRoutes(r chi.Router) {
 func everyService(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(auth.From(r.Context()).Services) > 0 {
-			auth.Problem(w, http.StatusForbidden, "out_of_scope", "the documents are those of all services, and this token is for some")
+			reply.Problem(w, http.StatusForbidden, "out_of_scope", "the documents are those of all services, and this token is for some")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -83,15 +84,15 @@ func (c *control) rollBackDocuments(w http.ResponseWriter, r *http.Request) {
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	body.DisallowUnknownFields()
 	if err := body.Decode(&ask); err != nil {
-		auth.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON with revision, seen and reason: "+err.Error())
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON with revision, seen and reason: "+err.Error())
 		return
 	}
 	if ask.Revision < 1 || ask.Seen < 1 {
-		auth.Problem(w, http.StatusUnprocessableEntity, "bad_revision", fmt.Sprintf("revision and seen must be numbers of revisions, got %d and %d", ask.Revision, ask.Seen))
+		reply.Problem(w, http.StatusUnprocessableEntity, "bad_revision", fmt.Sprintf("revision and seen must be numbers of revisions, got %d and %d", ask.Revision, ask.Seen))
 		return
 	}
 	if why := web.ReasonRule(ask.Reason); why != "" {
-		auth.Problem(w, http.StatusUnprocessableEntity, "bad_reason", why)
+		reply.Problem(w, http.StatusUnprocessableEntity, "bad_reason", why)
 		return
 	}
 	made, err := documentDesk{c}.RollBack(r.Context(), auth.From(r.Context()).Name, ask.Revision, ask.Seen, strings.TrimSpace(ask.Reason))
@@ -101,24 +102,22 @@ func (c *control) rollBackDocuments(w http.ResponseWriter, r *http.Request) {
 func numberOf(w http.ResponseWriter, text string) (int64, bool) {
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		auth.Problem(w, http.StatusNotFound, "no_revision", fmt.Sprintf("revisions are numbers, got %q", text))
+		reply.Problem(w, http.StatusNotFound, "no_revision", fmt.Sprintf("revisions are numbers, got %q", text))
 	}
 	return number, err == nil
 }
 
 func (c *control) answerDocuments(w http.ResponseWriter, v any, err error) {
 	if t, ok := errors.AsType[*web.DocumentTrouble](err); ok {
-		auth.Problem(w, t.Status, t.Code, t.Error())
+		reply.Problem(w, t.Status, t.Code, t.Error())
 		return
 	}
 	if err != nil {
 		c.log.Error("documents", "err", err)
-		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "the revisions of the documents cannot be read at the moment")
+		reply.Problem(w, http.StatusServiceUnavailable, "database_away", "the revisions of the documents cannot be read at the moment")
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+	reply.JSON(w, http.StatusOK, v)
 }
 
 // audited enters what is asked for in the audit first, for handlers that keep nothing
@@ -128,7 +127,7 @@ func (c *control) audited(action, object string) func(http.Handler) http.Handler
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := c.store.Audit(r.Context(), auth.Entry{Actor: auth.From(r.Context()).Name, Action: action, Object: object}); err != nil {
 				c.log.Error("nothing is done that cannot be audited", "action", action, "err", err)
-				auth.Problem(w, http.StatusServiceUnavailable, "database_away", "the audit takes no row at the moment, so nothing was done")
+				reply.Problem(w, http.StatusServiceUnavailable, "database_away", "the audit takes no row at the moment, so nothing was done")
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/injector"
+	"breakwater/internal/reply"
 )
 
 // API answers the JSON side of findings, each method one handler; {id} is read by
@@ -46,7 +47,7 @@ func (a *API) List(w http.ResponseWriter, r *http.Request) {
 	for _, f := range all {
 		out.Findings = append(out.Findings, shownFinding{Finding: f, Overdue: f.Overdue(now), Evidence: f.Evidence()})
 	}
-	reply(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Show answers GET /api/v1/findings/{id}.
@@ -61,7 +62,7 @@ func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	reply(w, http.StatusOK, shownFinding{f, f.Overdue(now), f.Evidence(), f.Text, story})
+	reply.JSON(w, http.StatusOK, shownFinding{f, f.Overdue(now), f.Evidence(), f.Text, story})
 }
 
 // Close answers POST /api/v1/findings/{id}/close: {"note": "what was changed"}. The
@@ -93,7 +94,7 @@ func (a *API) turned(w http.ResponseWriter, r *http.Request, f Finding, err erro
 		a.fail(w, r, err)
 		return
 	}
-	reply(w, http.StatusOK, shownFinding{Finding: f, Evidence: f.Evidence()})
+	reply.JSON(w, http.StatusOK, shownFinding{Finding: f, Evidence: f.Evidence()})
 }
 
 // maxIncident bounds the span a scenario is drawn from.
@@ -141,13 +142,11 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		injector.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
 		return false
 	}
 	return true
 }
-
-func reply(w http.ResponseWriter, status int, v any) { injector.WriteJSON(w, status, v) }
 
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, ErrSelf) { // whether or not it could be audited

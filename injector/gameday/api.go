@@ -12,6 +12,7 @@ import (
 	"breakwater/injector"
 	"breakwater/injector/readiness"
 	"breakwater/injector/scenario"
+	"breakwater/internal/reply"
 )
 
 // API answers the JSON side of game days, each method one handler; {id} is the id of
@@ -91,7 +92,7 @@ func (a *API) Held(w http.ResponseWriter, r *http.Request) {
 	for _, h := range all {
 		out.Held = append(out.Held, showHeld(h, now))
 	}
-	injector.WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Next answers GET /api/v1/gamedays/{id}/next?n=5, by the schedule's name.
@@ -100,7 +101,7 @@ func (a *API) Next(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("n"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > 100 {
-			injector.Problem(w, http.StatusBadRequest, "bad_request", "n: must be 1 to 100, got "+text)
+			reply.Problem(w, http.StatusBadRequest, "bad_request", "n: must be 1 to 100, got "+text)
 			return
 		}
 	}
@@ -109,7 +110,7 @@ func (a *API) Next(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	injector.WriteJSON(w, http.StatusOK, p)
+	reply.JSON(w, http.StatusOK, p)
 }
 
 // Feed answers GET /api/v1/gamedays.ics.
@@ -152,7 +153,7 @@ func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 	for _, c := range s.Checklist {
 		out.Checklist = append(out.Checklist, checkJSON{c.Service, readiness.Ready(c.Answers), c.Answers})
 	}
-	injector.WriteJSON(w, http.StatusOK, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Start answers POST /api/v1/gamedays: {"gameday": "name"}.
@@ -208,7 +209,7 @@ func (a *API) Report(w http.ResponseWriter, r *http.Request) {
 		format = "html"
 	}
 	if !slices.Contains([]string{"html", "md"}, format) {
-		injector.Problem(w, http.StatusBadRequest, "bad_request", "format: must be html or md, got "+format)
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "format: must be html or md, got "+format)
 		return
 	}
 	s, err := a.desk.story(r.Context(), r.PathValue("id"))
@@ -242,7 +243,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, status int, h Held,
 		a.fail(w, r, err)
 		return
 	}
-	injector.WriteJSON(w, status, showHeld(h, now))
+	reply.JSON(w, status, showHeld(h, now))
 }
 
 const maxBody = 64 << 10
@@ -251,7 +252,7 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		injector.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
 		return false
 	}
 	return true

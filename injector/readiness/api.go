@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"breakwater/injector"
+	"breakwater/internal/reply"
 )
 
 // Keeper keeps what people answer.
@@ -47,7 +47,7 @@ func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 		a.away(w, err)
 		return
 	}
-	injector.WriteJSON(w, http.StatusOK, struct {
+	reply.JSON(w, http.StatusOK, struct {
 		Service string   `json:"service"`
 		Ready   int      `json:"ready"`
 		Of      int      `json:"of"`
@@ -67,21 +67,21 @@ func (a *API) Answer(w http.ResponseWriter, r *http.Request) {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&ask); err != nil {
-		injector.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "the body must be JSON: "+err.Error())
 		return
 	}
 	switch {
 	case !Known(ask.Item):
-		injector.Problem(w, http.StatusBadRequest, "bad_request", "item: must be one of "+strings.Join(Items(), ", ")+", got "+ask.Item)
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "item: must be one of "+strings.Join(Items(), ", ")+", got "+ask.Item)
 		return
 	case !ByHand(ask.Item):
-		injector.Problem(w, http.StatusConflict, "computed", ask.Item+" is computed from what the system holds; nobody answers it by hand")
+		reply.Problem(w, http.StatusConflict, "computed", ask.Item+" is computed from what the system holds; nobody answers it by hand")
 		return
 	case len(strings.TrimSpace(ask.Evidence)) < 5 || len(ask.Evidence) > 2000:
-		injector.Problem(w, http.StatusBadRequest, "bad_request", "evidence: must say where it can be looked at, in 5 to 2000 letters")
+		reply.Problem(w, http.StatusBadRequest, "bad_request", "evidence: must say where it can be looked at, in 5 to 2000 letters")
 		return
 	case !a.s.Covers(r.Context(), service):
-		injector.Problem(w, http.StatusForbidden, "scope", "service "+service+" is outside the scope of this token")
+		reply.Problem(w, http.StatusForbidden, "scope", "service "+service+" is outside the scope of this token")
 		return
 	}
 	now, err := a.s.Now(r.Context())
@@ -122,14 +122,14 @@ const (
 // Trend answers GET /api/v1/readiness/{service}/trend?days=90.
 func (a *API) Trend(w http.ResponseWriter, r *http.Request) {
 	if all, ok := a.trends(w, r, r.PathValue("service")); ok {
-		injector.WriteJSON(w, http.StatusOK, all[0])
+		reply.JSON(w, http.StatusOK, all[0])
 	}
 }
 
 // All answers GET /api/v1/readiness?days=90: the trend of every service.
 func (a *API) All(w http.ResponseWriter, r *http.Request) {
 	if all, ok := a.trends(w, r, ""); ok {
-		injector.WriteJSON(w, http.StatusOK, struct {
+		reply.JSON(w, http.StatusOK, struct {
 			Items    []string `json:"items"`
 			Services []Trend  `json:"services"`
 		}{Items(), all})
@@ -141,7 +141,7 @@ func (a *API) trends(w http.ResponseWriter, r *http.Request, service string) ([]
 	if text := r.URL.Query().Get("days"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > mostDays {
-			injector.Problem(w, http.StatusBadRequest, "bad_request", "days: must be 1 to "+strconv.Itoa(mostDays)+", got "+text)
+			reply.Problem(w, http.StatusBadRequest, "bad_request", "days: must be 1 to "+strconv.Itoa(mostDays)+", got "+text)
 			return nil, false
 		}
 		days = n
@@ -160,5 +160,5 @@ func (a *API) trends(w http.ResponseWriter, r *http.Request, service string) ([]
 
 func (a *API) away(w http.ResponseWriter, err error) {
 	a.s.Log.Error("readiness", "err", err)
-	injector.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
+	reply.Problem(w, http.StatusServiceUnavailable, "ledger_away", "the ledger cannot be read or written now")
 }

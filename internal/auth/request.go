@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"breakwater/internal/reply"
 )
 
 // secretOf takes the secret from a Bearer header, or from the password of HTTP
@@ -114,7 +115,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, p Principal, why 
 		}
 		w.Header().Add("WWW-Authenticate", `Bearer realm="breakwater"`)
 	}
-	Problem(w, why.status, why.reason, why.detail)
+	reply.Problem(w, why.status, why.reason, why.detail)
 }
 
 func (g *Guard) denied(r *http.Request, why refusal) {
@@ -178,26 +179,6 @@ func wantsPage(r *http.Request) bool {
 
 func changes(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
-}
-
-// Problem answers with application/problem+json.
-func Problem(w http.ResponseWriter, status int, code, detail string) {
-	body, err := json.Marshal(struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-	}{"about:blank", http.StatusText(status), status, code, detail})
-	if err != nil {
-		panic("auth: a problem did not marshal: " + err.Error())
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the client may have gone
 }
 
 // bucket lets ten rows through at once and one a second after that.

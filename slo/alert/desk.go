@@ -2,7 +2,6 @@ package alert
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 )
 
 // Question is what a list of incidents or notes is asked for.
@@ -67,7 +67,7 @@ func (d *Desk) List(w http.ResponseWriter, r *http.Request) {
 	if text := v.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 1000 {
-			auth.Problem(w, http.StatusBadRequest, "bad_parameter", "limit: must be 1 to 1000")
+			reply.Problem(w, http.StatusBadRequest, "bad_parameter", "limit: must be 1 to 1000")
 			return
 		}
 		q.Limit = n
@@ -75,7 +75,7 @@ func (d *Desk) List(w http.ResponseWriter, r *http.Request) {
 	if text := v.Get("before"); text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			auth.Problem(w, http.StatusBadRequest, "bad_parameter", "before: must be an RFC 3339 instant")
+			reply.Problem(w, http.StatusBadRequest, "bad_parameter", "before: must be an RFC 3339 instant")
 			return
 		}
 		q.Before = at
@@ -85,22 +85,22 @@ func (d *Desk) List(w http.ResponseWriter, r *http.Request) {
 	case L3:
 		notes, err := d.archive.Notes(r.Context(), q)
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"notes": covered(notes, func(n Jotting) bool { return who.Covers(n.Service) })})
+		reply.JSON(w, http.StatusOK, map[string]any{"notes": covered(notes, func(n Jotting) bool { return who.Covers(n.Service) })})
 		return
 	case "", L1, L2:
 	default:
-		auth.Problem(w, http.StatusBadRequest, "bad_parameter", "tier: must be L1, L2 or L3")
+		reply.Problem(w, http.StatusBadRequest, "bad_parameter", "tier: must be L1, L2 or L3")
 		return
 	}
 	list, err := d.archive.Incidents(r.Context(), q)
 	if err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
-	write(w, http.StatusOK, map[string]any{"alerts": covered(list, func(i Incident) bool { return who.Covers(i.Service) })})
+	reply.JSON(w, http.StatusOK, map[string]any{"alerts": covered(list, func(i Incident) bool { return who.Covers(i.Service) })})
 }
 
 func covered[T any](list []T, keep func(T) bool) []T {
@@ -121,13 +121,13 @@ func (d *Desk) Show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !auth.From(r.Context()).Covers(i.Service) {
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return
 	}
 	if whys == nil {
 		whys = []Why{}
 	}
-	write(w, http.StatusOK, map[string]any{"alert": i, "lines": lines(Message{Incident: i}), "why": whys})
+	reply.JSON(w, http.StatusOK, map[string]any{"alert": i, "lines": lines(Message{Incident: i}), "why": whys})
 }
 
 // Ack serves POST /api/v1/alerts/{id}/ack: somebody looks after it.
@@ -135,7 +135,7 @@ func (d *Desk) Ack(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Note string `json:"note"`
 	}
-	if r.ContentLength != 0 && !decode(w, r, &in) {
+	if r.ContentLength != 0 && !reply.Decode(w, r, &in) {
 		return
 	}
 	who, now, id := auth.From(r.Context()), d.now().UTC().Truncate(time.Microsecond), r.PathValue("id")
@@ -144,11 +144,11 @@ func (d *Desk) Ack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !who.Covers(i.Service) {
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return
 	}
 	if len(in.Note) > 500 {
-		auth.Problem(w, http.StatusUnprocessableEntity, "bad_ack", "note: must be at most 500 bytes")
+		reply.Problem(w, http.StatusUnprocessableEntity, "bad_ack", "note: must be at most 500 bytes")
 		return
 	}
 	var acked Incident
@@ -168,11 +168,11 @@ func (d *Desk) Ack(w http.ResponseWriter, r *http.Request) {
 		return out, nil
 	})
 	if errors.Is(err, errOver) {
-		auth.Problem(w, http.StatusConflict, "alert_over", "the incident is over")
+		reply.Problem(w, http.StatusConflict, "alert_over", "the incident is over")
 		return
 	}
 	if found(w, err) {
-		write(w, http.StatusOK, acked)
+		reply.JSON(w, http.StatusOK, acked)
 	}
 }
 
@@ -188,7 +188,7 @@ func (d *Desk) Tell(w http.ResponseWriter, r *http.Request) {
 		Text    string `json:"text"`
 		For     int64  `json:"for_seconds"` // 0: five minutes; told again, it goes on
 	}
-	if !decode(w, r, &in) {
+	if !reply.Decode(w, r, &in) {
 		return
 	}
 	who, now := auth.From(r.Context()), d.now().UTC().Truncate(time.Microsecond)
@@ -197,15 +197,15 @@ func (d *Desk) Tell(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case in.Service == "" || in.Env == "" || in.Key == "" || len(in.Key) > 200 || strings.TrimSpace(in.Text) == "" || len(in.Text) > 500 || in.For < 1 || in.For > 86_400:
-		auth.Problem(w, http.StatusUnprocessableEntity, "bad_fact", "service, env, key (up to 200 bytes) and text (up to 500): must be given; for_seconds: must be 1 to 86400")
+		reply.Problem(w, http.StatusUnprocessableEntity, "bad_fact", "service, env, key (up to 200 bytes) and text (up to 500): must be given; for_seconds: must be 1 to 86400")
 		return
 	case !who.Covers(in.Service):
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return
 	}
 	f := Fact{Service: in.Service, Env: in.Env, Key: "told:" + in.Key, Text: in.Text, By: who.Name, At: now, Until: now.Add(time.Duration(in.For) * time.Second)}
 	if err := d.archive.AddFact(r.Context(), f); err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -215,10 +215,10 @@ func (d *Desk) Tell(w http.ResponseWriter, r *http.Request) {
 func (d *Desk) Silences(w http.ResponseWriter, r *http.Request) {
 	list, err := d.archive.Silences(r.Context(), d.now(), r.URL.Query().Get("all") != "")
 	if err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
-	write(w, http.StatusOK, map[string]any{"silences": covered(list, func(Silence) bool { return true })})
+	reply.JSON(w, http.StatusOK, map[string]any{"silences": covered(list, func(Silence) bool { return true })})
 }
 
 // longestSilence bounds a silence: what is forgotten must speak again.
@@ -235,7 +235,7 @@ func (d *Desk) Silence(w http.ResponseWriter, r *http.Request) {
 		Until    time.Time  `json:"until"`
 		Reason   string     `json:"reason"`
 	}
-	if !decode(w, r, &in) {
+	if !reply.Decode(w, r, &in) {
 		return
 	}
 	who, now := auth.From(r.Context()), d.now().UTC().Truncate(time.Microsecond)
@@ -247,18 +247,18 @@ func (d *Desk) Silence(w http.ResponseWriter, r *http.Request) {
 	_, knownClass := map[Class]bool{"": true, Errors: true, Budget: true, Silent: true}[s.Class]
 	switch {
 	case s.Reason == "" || len(s.Reason) > 500 || !knownSeverity || !knownClass || !s.Until.After(now) || !s.Until.After(s.From) || s.Until.Sub(now) > longestSilence:
-		auth.Problem(w, http.StatusUnprocessableEntity, "bad_silence", fmt.Sprintf(
+		reply.Problem(w, http.StatusUnprocessableEntity, "bad_silence", fmt.Sprintf(
 			"reason: must be given; until: must be within the next 30 days; class: %s, %s, %s or empty; severity: %s, %s, %s or empty", Errors, Budget, Silent, Ticket, Freeze, Page))
 		return
 	case s.Service == "" && len(who.Services) > 0 || s.Service != "" && !who.Covers(s.Service):
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return
 	}
 	if err := d.archive.AddSilence(r.Context(), s, now); err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
-	write(w, http.StatusCreated, s)
+	reply.JSON(w, http.StatusCreated, s)
 }
 
 // Unsilence serves DELETE /api/v1/silences/{id}.
@@ -268,7 +268,7 @@ func (d *Desk) Unsilence(w http.ResponseWriter, r *http.Request) {
 	done := false
 	for _, s := range list {
 		if s.ID == id && (s.Service == "" && len(who.Services) > 0 || s.Service != "" && !who.Covers(s.Service)) {
-			outOfScope(w)
+			reply.OutOfScope(w)
 			return
 		}
 	}
@@ -277,9 +277,9 @@ func (d *Desk) Unsilence(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		away(w)
+		reply.Away(w)
 	case !done:
-		auth.Problem(w, http.StatusConflict, "silence_over", "no silence of that id holds")
+		reply.Problem(w, http.StatusConflict, "silence_over", "no silence of that id holds")
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
@@ -288,34 +288,9 @@ func (d *Desk) Unsilence(w http.ResponseWriter, r *http.Request) {
 func found(w http.ResponseWriter, err error) bool {
 	switch {
 	case errors.Is(err, ErrUnknown):
-		auth.Problem(w, http.StatusNotFound, "unknown_alert", err.Error())
+		reply.Problem(w, http.StatusNotFound, "unknown_alert", err.Error())
 	case err != nil:
-		away(w)
+		reply.Away(w)
 	}
 	return err == nil
-}
-
-func decode(w http.ResponseWriter, r *http.Request, into any) bool {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		auth.Problem(w, http.StatusBadRequest, "bad_body", err.Error())
-		return false
-	}
-	return true
-}
-
-func outOfScope(w http.ResponseWriter) {
-	auth.Problem(w, http.StatusForbidden, "out_of_scope", "the token does not cover this service")
-}
-
-func away(w http.ResponseWriter) {
-	auth.Problem(w, http.StatusServiceUnavailable, "database_away", "it cannot be read or written down at present, so nothing was done")
-}
-
-func write(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }

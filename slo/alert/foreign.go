@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 )
 
 // Foreign is an alert that another system fires.
@@ -148,13 +149,13 @@ func (d *Desk) Hear(ledger ForeignLedger) http.HandlerFunc {
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {
 				status = http.StatusRequestEntityTooLarge
 			}
-			auth.Problem(w, status, "bad_body", err.Error())
+			reply.Problem(w, status, "bad_body", err.Error())
 			return
 		}
 		who, now := auth.From(r.Context()), d.now().UTC().Truncate(time.Microsecond)
 		all, skipped, err := FromAlertmanager(raw, now)
 		if err != nil {
-			auth.Problem(w, http.StatusUnprocessableEntity, "bad_message", err.Error())
+			reply.Problem(w, http.StatusUnprocessableEntity, "bad_message", err.Error())
 			return
 		}
 		mine := []Foreign{}
@@ -166,9 +167,9 @@ func (d *Desk) Hear(ledger ForeignLedger) http.HandlerFunc {
 			}
 		}
 		if err := ledger.HearAlerts(r.Context(), mine, who.Name, now); err != nil {
-			away(w) // Alertmanager tries again on a 5xx
+			reply.Away(w) // Alertmanager tries again on a 5xx
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"taken": len(mine), "skipped": skipped})
+		reply.JSON(w, http.StatusOK, map[string]any{"taken": len(mine), "skipped": skipped})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 )
 
 // Tried is what one receiver answered to a test.
@@ -51,9 +52,9 @@ func (d *Desk) Test() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := auth.From(r.Context())
 		if len(who.Services) > 0 {
-			outOfScope(w)
+			reply.OutOfScope(w)
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"tried": d.engine.Try(r.Context(), r.URL.Query().Get("receiver"), who.Name, d.now().UTC())})
+		reply.JSON(w, http.StatusOK, map[string]any{"tried": d.engine.Try(r.Context(), r.URL.Query().Get("receiver"), who.Name, d.now().UTC())})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 )
 
 // Attest serves POST /api/v1/freezes/{service}/attest: a signed word that one change
@@ -32,7 +33,7 @@ func (d *Desk) Attest(w http.ResponseWriter, r *http.Request) {
 	}
 	key, ok := d.book.Key()
 	if !ok {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	word, err := key.Attest(s)
@@ -40,10 +41,10 @@ func (d *Desk) Attest(w http.ResponseWriter, r *http.Request) {
 		err = d.ledger.Audit(r.Context(), auth.Entry{Actor: who, Action: "change.attest", Object: service + slash(s.Env), Detail: string(s.Kind) + " " + s.Ref})
 	}
 	if err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
-	write(w, http.StatusCreated, map[string]any{"attestation": word, "statement": s})
+	reply.JSON(w, http.StatusCreated, map[string]any{"attestation": word, "statement": s})
 }
 
 func slash(env string) string {
@@ -57,8 +58,8 @@ func slash(env string) string {
 func (d *Desk) PublicKey(w http.ResponseWriter, _ *http.Request) {
 	key, ok := d.book.Key()
 	if !ok {
-		away(w)
+		reply.Away(w)
 		return
 	}
-	write(w, http.StatusOK, map[string]string{"key": key.ID, "alg": "ed25519", "public_key": key.Public()})
+	reply.JSON(w, http.StatusOK, map[string]string{"key": key.ID, "alg": "ed25519", "public_key": key.Public()})
 }

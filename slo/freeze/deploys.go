@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -75,9 +76,9 @@ func (d *Desk) Deploys(archive DeployArchive) http.HandlerFunc {
 		}
 		list, caps, err := d.Deploying(r.Context(), archive, strings.TrimSpace(r.URL.Query().Get("service")), d.instant().Add(-back))
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"deploys": list, "caps": caps})
+		reply.JSON(w, http.StatusOK, map[string]any{"deploys": list, "caps": caps})
 	}
 }

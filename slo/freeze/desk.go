@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -102,7 +102,7 @@ func (d *Desk) List(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	slices.SortFunc(out, func(a, b Freeze) int { return strings.Compare(a.Service+"\x00"+a.Env, b.Service+"\x00"+b.Env) })
-	write(w, http.StatusOK, map[string]any{"freezes": out})
+	reply.JSON(w, http.StatusOK, map[string]any{"freezes": out})
 }
 
 func instant(t time.Time) *time.Time {
@@ -132,11 +132,11 @@ func (d *Desk) On(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := d.ledger.AddOrder(r.Context(), o); err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	d.refresh(r.Context())
-	write(w, http.StatusCreated, o)
+	reply.JSON(w, http.StatusCreated, o)
 }
 
 // Off serves DELETE /api/v1/freezes/{service}?id=: takes freezes by hand back. A
@@ -144,7 +144,7 @@ func (d *Desk) On(w http.ResponseWriter, r *http.Request) {
 func (d *Desk) Off(w http.ResponseWriter, r *http.Request) {
 	service, who, now := r.PathValue("service"), auth.From(r.Context()), d.instant()
 	if !who.Covers(service) {
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return
 	}
 	ended := []string{}
@@ -154,7 +154,7 @@ func (d *Desk) Off(w http.ResponseWriter, r *http.Request) {
 		}
 		done, err := d.ledger.EndOrder(r.Context(), service, o.ID, who.Name, now)
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
 		if done {
@@ -166,11 +166,11 @@ func (d *Desk) Off(w http.ResponseWriter, r *http.Request) {
 		if slices.ContainsFunc(d.source.Statuses(), func(s slo.Status) bool { return s.Objective.Service == service && s.Level == slo.Frozen }) {
 			detail += "; that of the budget ends when enough of it is back, or is passed by an override"
 		}
-		auth.Problem(w, http.StatusConflict, "not_frozen_by_hand", detail)
+		reply.Problem(w, http.StatusConflict, "not_frozen_by_hand", detail)
 		return
 	}
 	d.refresh(r.Context())
-	write(w, http.StatusOK, map[string]any{"ended": ended})
+	reply.JSON(w, http.StatusOK, map[string]any{"ended": ended})
 }
 
 // Ask serves POST /api/v1/freezes/{service}/override.
@@ -202,11 +202,11 @@ func (d *Desk) Ask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := d.ledger.AddOverride(r.Context(), o); err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	d.refresh(r.Context())
-	write(w, http.StatusCreated, o)
+	reply.JSON(w, http.StatusCreated, o)
 }
 
 // snapshot is the budget that o is decided on; nil: none is known.
@@ -231,7 +231,7 @@ func (d *Desk) Grant(w http.ResponseWriter, r *http.Request) {
 	}
 	done, err := d.ledger.GrantOverride(r.Context(), o.ID, who, d.snapshot(o), now)
 	if err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	if !done {
@@ -251,11 +251,11 @@ func (d *Desk) Revoke(w http.ResponseWriter, r *http.Request) {
 	}
 	done, err := d.ledger.RevokeOverride(r.Context(), o.ID, auth.From(r.Context()).Name, r.URL.Query().Get("reason"), d.instant())
 	if err != nil {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	if !done {
-		auth.Problem(w, http.StatusConflict, CodeRevoked, "the override is over already")
+		reply.Problem(w, http.StatusConflict, CodeRevoked, "the override is over already")
 		return
 	}
 	d.refresh(r.Context())
@@ -265,17 +265,17 @@ func (d *Desk) Revoke(w http.ResponseWriter, r *http.Request) {
 func (d *Desk) find(w http.ResponseWriter, r *http.Request) (Override, bool) {
 	service := r.PathValue("service")
 	if !auth.From(r.Context()).Covers(service) {
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return Override{}, false
 	}
 	all, err := d.ledger.Overrides(r.Context(), service, d.now().Add(-7*24*time.Hour), 1000)
 	if err != nil {
-		away(w)
+		reply.Away(w)
 		return Override{}, false
 	}
 	i := slices.IndexFunc(all, func(o Override) bool { return o.ID == r.PathValue("id") })
 	if i < 0 {
-		auth.Problem(w, http.StatusNotFound, "unknown_override", "no override of that id")
+		reply.Problem(w, http.StatusNotFound, "unknown_override", "no override of that id")
 		return Override{}, false
 	}
 	return all[i], true
@@ -283,7 +283,7 @@ func (d *Desk) find(w http.ResponseWriter, r *http.Request) (Override, bool) {
 
 func (d *Desk) show(w http.ResponseWriter, r *http.Request, id string) {
 	if o, ok := d.find(w, r); ok && o.ID == id {
-		write(w, http.StatusOK, o)
+		reply.JSON(w, http.StatusOK, o)
 	}
 }
 
@@ -291,7 +291,7 @@ func (d *Desk) show(w http.ResponseWriter, r *http.Request, id string) {
 func (d *Desk) refused(w http.ResponseWriter, r *http.Request, object string, err error) {
 	why, ok := errors.AsType[*Refusal](err)
 	if !ok {
-		away(w)
+		reply.Away(w)
 		return
 	}
 	_ = d.ledger.Audit(r.Context(), auth.Entry{Actor: auth.From(r.Context()).Name, Action: "override.denied", Object: object, Detail: why.Code + ": " + why.Detail})
@@ -302,48 +302,23 @@ func (d *Desk) refused(w http.ResponseWriter, r *http.Request, object string, er
 	case why.Code == CodeSelfApproval:
 		status = http.StatusForbidden
 	}
-	auth.Problem(w, status, why.Code, why.Detail)
+	reply.Problem(w, status, why.Code, why.Detail)
 }
 
 // open reads who is asked about and the body.
 func (d *Desk) open(w http.ResponseWriter, r *http.Request, into any) (service string, ok bool) {
 	service = r.PathValue("service")
 	if !auth.From(r.Context()).Covers(service) {
-		outOfScope(w)
+		reply.OutOfScope(w)
 		return "", false
 	}
-	return service, decode(w, r, into)
-}
-
-func decode(w http.ResponseWriter, r *http.Request, into any) bool {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 128<<10))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		auth.Problem(w, http.StatusBadRequest, "bad_body", err.Error())
-		return false
-	}
-	return true
+	return service, reply.Decode(w, r, into)
 }
 
 // refresh makes what was just written known here at once.
 func (d *Desk) refresh(ctx context.Context) { _ = d.book.Tick(ctx, d.instant()) }
 
 func (d *Desk) instant() time.Time { return d.now().UTC().Truncate(time.Microsecond) }
-
-func outOfScope(w http.ResponseWriter) {
-	auth.Problem(w, http.StatusForbidden, "out_of_scope", "the token does not cover this service")
-}
-
-func away(w http.ResponseWriter) {
-	auth.Problem(w, http.StatusServiceUnavailable, "database_away", "it cannot be read or written down at present, so nothing was done")
-}
-
-func write(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
-}
 
 func newID(prefix string) string {
 	b := make([]byte, 8)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -128,9 +129,9 @@ func (d *Desk) History(past Past) http.HandlerFunc {
 		}
 		list, err := d.Frozen(r.Context(), past, strings.TrimSpace(r.URL.Query().Get("service")), d.instant().Add(-back))
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"freezes": list})
+		reply.JSON(w, http.StatusOK, map[string]any{"freezes": list})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"breakwater/internal/auth"
 	"breakwater/internal/conf"
+	"breakwater/internal/reply"
 )
 
 // PolicyShelf is where control's documents lie.
@@ -46,7 +47,7 @@ func (d *Desk) Policies(w http.ResponseWriter, _ *http.Request) {
 	for _, p := range d.book.Known().Policies {
 		out = append(out, PolicyDocument{p.Name, p.Revision(), p.Document()})
 	}
-	write(w, http.StatusOK, map[string]any{"policies": out})
+	reply.JSON(w, http.StatusOK, map[string]any{"policies": out})
 }
 
 // mostPolicy bounds a document.
@@ -62,32 +63,32 @@ func (d *Desk) SavePolicy(shelf PolicyShelf) http.HandlerFunc {
 		}
 		who := auth.From(r.Context())
 		if len(who.Services) > 0 {
-			auth.Problem(w, http.StatusForbidden, "out_of_scope", "a policy may rule every service, and this token is for some")
+			reply.Problem(w, http.StatusForbidden, "out_of_scope", "a policy may rule every service, and this token is for some")
 			return
 		}
-		if !decode(w, r, &in) {
+		if !reply.Decode(w, r, &in) {
 			return
 		}
 		in.Reason = strings.TrimSpace(in.Reason)
 		if len(in.Reason) < 3 || !plain(in.Reason, 1000) || len(in.Document) > mostPolicy {
-			auth.Problem(w, http.StatusUnprocessableEntity, "bad_policy", "reason: must be said in 3 to 1000 bytes; document: must be at most 64 KiB")
+			reply.Problem(w, http.StatusUnprocessableEntity, "bad_policy", "reason: must be said in 3 to 1000 bytes; document: must be at most 64 KiB")
 			return
 		}
 		p, err := One("policy.yaml", in.Document)
 		if err != nil {
-			auth.Problem(w, http.StatusUnprocessableEntity, "bad_policy", err.Error())
+			reply.Problem(w, http.StatusUnprocessableEntity, "bad_policy", err.Error())
 			return
 		}
 		place, err := shelf.SavePolicy(r.Context(), who.Name, p.Name, in.Document, in.Reason)
 		if why, ok := errors.AsType[*Refusal](err); ok {
-			auth.Problem(w, http.StatusConflict, why.Code, why.Detail)
+			reply.Problem(w, http.StatusConflict, why.Code, why.Detail)
 			return
 		}
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
-		write(w, http.StatusCreated, map[string]string{"name": p.Name, "revision": p.Revision(), "place": place})
+		reply.JSON(w, http.StatusCreated, map[string]string{"name": p.Name, "revision": p.Revision(), "place": place})
 	}
 }
 

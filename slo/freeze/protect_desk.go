@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/internal/retrylog"
 	"breakwater/slo"
 )
@@ -147,10 +148,10 @@ func (d *Desk) Measures(archive MeasureArchive) http.HandlerFunc {
 		}
 		list, err := d.Protecting(r.Context(), archive, strings.TrimSpace(r.URL.Query().Get("service")), d.instant().Add(-back))
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"measures": list})
+		reply.JSON(w, http.StatusOK, map[string]any{"measures": list})
 	}
 }
 
@@ -159,7 +160,7 @@ func days(w http.ResponseWriter, r *http.Request, otherwise int) (time.Duration,
 	n := otherwise
 	if text := r.URL.Query().Get("days"); text != "" {
 		if n = map[string]int{"1": 1, "7": 7, "30": 30, "90": 90}[text]; n == 0 {
-			auth.Problem(w, http.StatusBadRequest, "bad_parameter", "days: must be 1, 7, 30 or 90")
+			reply.Problem(w, http.StatusBadRequest, "bad_parameter", "days: must be 1, 7, 30 or 90")
 			return 0, false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -125,9 +126,9 @@ func (d *Desk) OverrideQuarters(trail OverrideTrail) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		list, err := d.Quarters(r.Context(), trail)
 		if err != nil {
-			away(w)
+			reply.Away(w)
 			return
 		}
-		write(w, http.StatusOK, map[string]any{"quarters": list})
+		reply.JSON(w, http.StatusOK, map[string]any{"quarters": list})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 	"breakwater/slo/freeze"
 )
@@ -202,19 +203,19 @@ func (g *Gate) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			auth.Problem(w, http.StatusMethodNotAllowed, "method", "the gate answers GET only")
+			reply.Problem(w, http.StatusMethodNotAllowed, "method", "the gate answers GET only")
 			return
 		}
 		q, err := Question(r.URL.Query())
 		if err != nil {
-			auth.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
+			reply.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
 			return
 		}
 		if !auth.From(r.Context()).Covers(q.Service) {
-			auth.Problem(w, http.StatusForbidden, "out_of_scope", fmt.Sprintf("this token does not speak for service %q", q.Service))
+			reply.Problem(w, http.StatusForbidden, "out_of_scope", fmt.Sprintf("this token does not speak for service %q", q.Service))
 			return
 		}
-		answer(w, g.Answer(r.Context(), q))
+		reply.JSON(w, http.StatusOK, g.Answer(r.Context(), q))
 	})
 }
 

@@ -2,12 +2,12 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 )
 
 // Search picks decisions that were kept.
@@ -57,7 +57,7 @@ func LogHandler(archive Archive) http.HandlerFunc {
 		if text := q.Get("limit"); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 || n > mostLogged {
-				auth.Problem(w, http.StatusBadRequest, "bad_parameter", "limit: must be 1 to 1000")
+				reply.Problem(w, http.StatusBadRequest, "bad_parameter", "limit: must be 1 to 1000")
 				return
 			}
 			s.Limit = n
@@ -65,7 +65,7 @@ func LogHandler(archive Archive) http.HandlerFunc {
 		if text := q.Get("before"); text != "" {
 			at, err := time.Parse(time.RFC3339Nano, text)
 			if err != nil {
-				auth.Problem(w, http.StatusBadRequest, "bad_parameter", "before: must be an instant such as 2026-03-10T12:00:00Z")
+				reply.Problem(w, http.StatusBadRequest, "bad_parameter", "before: must be an instant such as 2026-03-10T12:00:00Z")
 				return
 			}
 			s.Before = at
@@ -75,7 +75,7 @@ func LogHandler(archive Archive) http.HandlerFunc {
 			logAway(w)
 			return
 		}
-		answer(w, map[string]any{"decisions": list})
+		reply.JSON(w, http.StatusOK, map[string]any{"decisions": list})
 	}
 }
 
@@ -88,25 +88,13 @@ func LoggedHandler(archive Archive) http.HandlerFunc {
 		case err != nil:
 			logAway(w)
 		case len(list) == 0:
-			auth.Problem(w, http.StatusNotFound, "unknown_decision", "no decision of that id")
+			reply.Problem(w, http.StatusNotFound, "unknown_decision", "no decision of that id")
 		default:
-			answer(w, list[0])
+			reply.JSON(w, http.StatusOK, list[0])
 		}
 	}
 }
 
 func logAway(w http.ResponseWriter) {
-	auth.Problem(w, http.StatusServiceUnavailable, "database_away", "decisions cannot be read at present")
-}
-
-func answer(w http.ResponseWriter, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		auth.Problem(w, http.StatusInternalServerError, "internal", err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	// A cached allow is an allow from missing data.
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // the client may have gone
+	reply.Problem(w, http.StatusServiceUnavailable, "database_away", "decisions cannot be read at present")
 }

@@ -3,7 +3,6 @@ package now
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -218,13 +218,11 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	service, env := v.Get("service"), v.Get("env")
 	who := auth.From(r.Context())
 	if service != "" && !who.Covers(service) {
-		auth.Problem(w, http.StatusForbidden, "out_of_scope", "the token does not cover this service")
+		reply.OutOfScope(w)
 		return
 	}
 	out := d.Answer(r.Context(), service, env, who.Covers)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(out) // the client may have gone
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Answer is the situation of a service, or the worst one where service is "", and how

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -83,7 +84,7 @@ func span(w http.ResponseWriter, r *http.Request, s slo.Status) (from, to time.T
 }
 
 func badParameter(w http.ResponseWriter, name, detail string) {
-	auth.Problem(w, http.StatusBadRequest, "bad_parameter", name+": "+detail)
+	reply.Problem(w, http.StatusBadRequest, "bad_parameter", name+": "+detail)
 }
 
 // failed answers an error of the keeper: a question that makes no sense for this
@@ -91,11 +92,11 @@ func badParameter(w http.ResponseWriter, name, detail string) {
 func failed(w http.ResponseWriter, err error) {
 	for _, mine := range []error{slo.ErrTerms, slo.ErrCorrection, slo.ErrTarget} {
 		if errors.Is(err, mine) {
-			auth.Problem(w, http.StatusUnprocessableEntity, "refused", err.Error())
+			reply.Problem(w, http.StatusUnprocessableEntity, "refused", err.Error())
 			return
 		}
 	}
-	auth.Problem(w, http.StatusServiceUnavailable, "database_away", "the ledger cannot be read or written at present")
+	reply.Problem(w, http.StatusServiceUnavailable, "database_away", "the ledger cannot be read or written at present")
 }
 
 // Portion is one cause's part on the wire.
@@ -136,7 +137,7 @@ func (d *Desk) Attribution(w http.ResponseWriter, r *http.Request) {
 	for _, p := range list {
 		bad += p.Bad
 	}
-	write(w, struct {
+	reply.JSON(w, http.StatusOK, struct {
 		ID     string    `json:"id"`
 		Env    string    `json:"env"`
 		From   time.Time `json:"from"`
@@ -160,7 +161,7 @@ func (d *Desk) Backtest(w http.ResponseWriter, r *http.Request) {
 	}
 	o, p, err := candidate(s.Objective, d.policy, r.URL.Query().Get)
 	if err != nil {
-		auth.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
+		reply.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
 		return
 	}
 	b, err := d.keeper.Backtest(r.Context(), o, p, s.Env, from, to)
@@ -168,7 +169,7 @@ func (d *Desk) Backtest(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
-	write(w, TestOf(o, b))
+	reply.JSON(w, http.StatusOK, TestOf(o, b))
 }
 
 // candidate is the objective and the policy that a backtest asks about.
@@ -246,7 +247,7 @@ func (d *Desk) Recompute(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
-	write(w, RecomputedOf(s, out))
+	reply.JSON(w, http.StatusOK, RecomputedOf(s, out))
 }
 
 // Correct serves GET, POST and DELETE of /api/v1/slos/{id}/corrections.
@@ -267,7 +268,7 @@ func (d *Desk) Correct(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		list = slices.DeleteFunc(list, func(c slo.Correction) bool { return c.Objective != "" && c.Objective != s.Objective.ID })
-		write(w, struct {
+		reply.JSON(w, http.StatusOK, struct {
 			Corrections []Correction `json:"corrections"`
 		}{corrections(list)})
 	}
@@ -275,7 +276,7 @@ func (d *Desk) Correct(w http.ResponseWriter, r *http.Request) {
 
 func (d *Desk) addCorrection(w http.ResponseWriter, r *http.Request, s slo.Status) {
 	var in Correction
-	if !decode(w, r, &in) {
+	if !reply.Decode(w, r, &in) {
 		return
 	}
 	now := d.now().UTC()
@@ -296,7 +297,7 @@ func (d *Desk) addCorrection(w http.ResponseWriter, r *http.Request, s slo.Statu
 		return
 	}
 	w.WriteHeader(http.StatusCreated)
-	write(w, correction(c))
+	reply.JSON(w, http.StatusOK, correction(c))
 }
 
 func (d *Desk) revokeCorrection(w http.ResponseWriter, r *http.Request, s slo.Status) {
@@ -318,7 +319,7 @@ func (d *Desk) revokeCorrection(w http.ResponseWriter, r *http.Request, s slo.St
 		}
 	}
 	if !done {
-		auth.Problem(w, http.StatusNotFound, "unknown_correction", "no such correction is in force")
+		reply.Problem(w, http.StatusNotFound, "unknown_correction", "no such correction is in force")
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -347,7 +348,7 @@ func (d *Desk) Revisions(w http.ResponseWriter, r *http.Request) {
 	for _, o := range list {
 		out = append(out, revision{o.Revision, o.Since, o.TargetPPB, int64(o.Window / time.Second), o.Promise(), o.Text})
 	}
-	write(w, struct {
+	reply.JSON(w, http.StatusOK, struct {
 		Revisions []revision `json:"revisions"`
 	}{out})
 }

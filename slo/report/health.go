@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -198,7 +199,7 @@ func (d *HealthDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
-	write(w, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Watch audits by itself: Tick reports each alarm when it begins, with advice.

@@ -3,11 +3,11 @@ package report
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -32,7 +32,7 @@ type Marker struct {
 func (d *Desk) Mark(kind slo.CauseKind) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in Marker
-		if !decode(w, r, &in) {
+		if !reply.Decode(w, r, &in) {
 			return
 		}
 		who, now := auth.From(r.Context()), d.now().UTC()
@@ -45,13 +45,13 @@ func (d *Desk) Mark(kind slo.CauseKind) http.HandlerFunc {
 		}
 		switch {
 		case in.Service == "" || in.Ref == "" || len(in.Ref) > 200 || len(in.Title) > 500:
-			auth.Problem(w, http.StatusUnprocessableEntity, "bad_marker", "service and ref: must be given, ref up to 200 bytes, title up to 500")
+			reply.Problem(w, http.StatusUnprocessableEntity, "bad_marker", "service and ref: must be given, ref up to 200 bytes, title up to 500")
 			return
 		case c.From.After(now.Add(2*time.Minute)) || !c.To.IsZero() && c.To.Before(c.From):
-			auth.Problem(w, http.StatusUnprocessableEntity, "bad_marker", "at: must not be in the future, and end_at not before it")
+			reply.Problem(w, http.StatusUnprocessableEntity, "bad_marker", "at: must not be in the future, and end_at not before it")
 			return
 		case !who.Covers(in.Service):
-			auth.Problem(w, http.StatusForbidden, "out_of_scope", "the token does not cover this service")
+			reply.OutOfScope(w)
 			return
 		case in.Phase != "" || in.Outcome != "" || in.Lasts != 0:
 			d.phase(w, r, kind, in, now)
@@ -67,7 +67,7 @@ func (d *Desk) Mark(kind slo.CauseKind) http.HandlerFunc {
 
 // phase takes the beginning or the end of a deploy.
 func (d *Desk) phase(w http.ResponseWriter, r *http.Request, kind slo.CauseKind, in Marker, now time.Time) {
-	bad := func(detail string) { auth.Problem(w, http.StatusUnprocessableEntity, "bad_marker", detail) }
+	bad := func(detail string) { reply.Problem(w, http.StatusUnprocessableEntity, "bad_marker", detail) }
 	lasts, who := time.Duration(in.Lasts)*time.Second, auth.From(r.Context()).Name
 	switch {
 	case kind != slo.ByDeploy:
@@ -88,9 +88,7 @@ func (d *Desk) phase(w http.ResponseWriter, r *http.Request, kind slo.CauseKind,
 			failed(w, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		write(w, begun)
+		reply.JSON(w, http.StatusCreated, begun)
 	case in.Phase == "end" && in.Lasts == 0 && (in.Outcome == "" || in.Outcome == slo.DeploySucceeded || in.Outcome == slo.DeployFailed):
 		if in.Outcome == "" {
 			in.Outcome = slo.DeploySucceeded
@@ -100,23 +98,10 @@ func (d *Desk) phase(w http.ResponseWriter, r *http.Request, kind slo.CauseKind,
 			failed(w, err)
 			return
 		}
-		write(w, map[string]int{"ended": ended})
+		reply.JSON(w, http.StatusOK, map[string]int{"ended": ended})
 	default:
 		bad("phase: must be begin, with lasts_seconds, or end, with outcome succeeded or failed")
 	}
-}
-
-// maxQuestion bounds a body.
-const maxQuestion = 64 << 10
-
-func decode(w http.ResponseWriter, r *http.Request, into any) bool {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		auth.Problem(w, http.StatusBadRequest, "bad_body", err.Error())
-		return false
-	}
-	return true
 }
 
 func newID(prefix string) string {

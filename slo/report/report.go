@@ -5,12 +5,12 @@ package report
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 )
 
@@ -209,10 +209,10 @@ func Handler(source Source, history History) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			auth.Problem(w, http.StatusMethodNotAllowed, "method", "this is read only")
+			reply.Problem(w, http.StatusMethodNotAllowed, "method", "this is read only")
 			return
 		}
-		auth.Problem(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
+		reply.Problem(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})
 	return mux
 }
@@ -244,7 +244,7 @@ func (h handler) envelope() envelope {
 func (h handler) services(w http.ResponseWriter, r *http.Request) {
 	out := h.envelope()
 	out.Services = Services(h.mine(r))
-	write(w, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Services groups statuses by service and environment, by name.
@@ -274,7 +274,7 @@ func (h handler) slos(w http.ResponseWriter, r *http.Request) {
 	for _, s := range h.mine(r) {
 		out.SLOs = append(out.SLOs, Of(s, false))
 	}
-	write(w, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // find returns the one status that id and ?env= name; without env the worst.
@@ -285,14 +285,14 @@ func (h handler) find(w http.ResponseWriter, r *http.Request) (slo.Status, bool)
 	}))
 	if !ok {
 		// Out of scope and unknown read the same: names are nobody's business.
-		auth.Problem(w, http.StatusNotFound, "unknown_slo", "no such SLO is known here")
+		reply.Problem(w, http.StatusNotFound, "unknown_slo", "no such SLO is known here")
 	}
 	return s, ok
 }
 
 func (h handler) slo(w http.ResponseWriter, r *http.Request) {
 	if s, ok := h.find(w, r); ok {
-		write(w, Of(s, true))
+		reply.JSON(w, http.StatusOK, Of(s, true))
 	}
 }
 
@@ -311,36 +311,25 @@ func (h handler) budget(w http.ResponseWriter, r *http.Request) {
 	}
 	text := r.URL.Query().Get("at")
 	if text == "" {
-		write(w, at{s.Objective.ID, s.Env, s.DataUntil.UTC(), budget(s.Objective, s.Budget)})
+		reply.JSON(w, http.StatusOK, at{s.Objective.ID, s.Env, s.DataUntil.UTC(), budget(s.Objective, s.Budget)})
 		return
 	}
 	when, err := time.Parse(time.RFC3339, text)
 	switch {
 	case err != nil:
-		auth.Problem(w, http.StatusBadRequest, "bad_parameter", "at: must be an RFC 3339 instant such as 2026-03-10T12:00:00Z")
+		reply.Problem(w, http.StatusBadRequest, "bad_parameter", "at: must be an RFC 3339 instant such as 2026-03-10T12:00:00Z")
 		return
 	case when.After(s.DataUntil):
-		auth.Problem(w, http.StatusBadRequest, "bad_parameter", "at: must not be after "+s.DataUntil.UTC().Format(time.RFC3339)+", where the data ends")
+		reply.Problem(w, http.StatusBadRequest, "bad_parameter", "at: must not be after "+s.DataUntil.UTC().Format(time.RFC3339)+", where the data ends")
 		return
 	case h.history == nil:
-		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "no history is kept here")
+		reply.Problem(w, http.StatusServiceUnavailable, "database_away", "no history is kept here")
 		return
 	}
 	b, err := h.history.BudgetAt(r.Context(), s.Objective, s.Env, when)
 	if err != nil {
-		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "the ledger cannot be read at present")
+		reply.Problem(w, http.StatusServiceUnavailable, "database_away", "the ledger cannot be read at present")
 		return
 	}
-	write(w, at{s.Objective.ID, s.Env, when.UTC(), budget(s.Objective, b)})
-}
-
-func write(w http.ResponseWriter, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		auth.Problem(w, http.StatusInternalServerError, "internal", err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // the client may have gone
+	reply.JSON(w, http.StatusOK, at{s.Objective.ID, s.Env, when.UTC(), budget(s.Objective, b)})
 }

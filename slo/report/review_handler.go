@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 	"breakwater/slo/freeze"
 )
@@ -43,7 +44,7 @@ func (d *ReviewDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			q.Has("env") && s.Env != q.Get("env")
 	})
 	if len(statuses) == 0 {
-		auth.Problem(w, http.StatusNotFound, "unknown_slo", "no such SLO is known here")
+		reply.Problem(w, http.StatusNotFound, "unknown_slo", "no such SLO is known here")
 		return
 	}
 	read, err := slo.ReviewOf(r.Context(), d.Ledger, statuses, unit, zone, at, now)
@@ -80,10 +81,10 @@ func (d *ReviewDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
 		err = out.Markdown(w)
 	default:
-		write(w, out)
+		reply.JSON(w, http.StatusOK, out)
 	}
 	if err != nil { // nothing was written yet, or the client has gone
-		auth.Problem(w, http.StatusInternalServerError, "internal", "the report cannot be rendered")
+		reply.Problem(w, http.StatusInternalServerError, "internal", "the report cannot be rendered")
 	}
 }
 

@@ -2,12 +2,12 @@ package request
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/internal/retrylog"
 )
 
@@ -42,12 +42,12 @@ func (a API) List(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := Parse(r.URL.Query(), now())
 	if err != nil {
-		auth.Problem(w, http.StatusBadRequest, "query", err.Error())
+		reply.Problem(w, http.StatusBadRequest, "query", err.Error())
 		return
 	}
 	who := auth.From(r.Context())
 	if q = Scope(q, who.Services); q.Service != "" && !who.Covers(q.Service) {
-		auth.Problem(w, http.StatusForbidden, "scope", "your token does not cover this service: name one that it covers")
+		reply.Problem(w, http.StatusForbidden, "scope", "your token does not cover this service: name one that it covers")
 		return
 	}
 	page, err := a.Log.Requests(r.Context(), q)
@@ -63,7 +63,7 @@ func (a API) List(w http.ResponseWriter, r *http.Request) {
 	for i := range page.Rows {
 		out.Events = append(out.Events, rowJSON{&page.Rows[i].Exchange})
 	}
-	reply(w, out)
+	reply.JSON(w, http.StatusOK, out)
 }
 
 // Show serves GET /api/v1/events/{id}: the newest row of the id as the gateway wrote it.
@@ -76,11 +76,11 @@ func (a API) Show(w http.ResponseWriter, r *http.Request, id string) {
 	who := auth.From(r.Context())
 	for i := range rows {
 		if who.Covers(rows[i].Exchange.Service) {
-			reply(w, rowJSON{&rows[i].Exchange})
+			reply.JSON(w, http.StatusOK, rowJSON{&rows[i].Exchange})
 			return
 		}
 	}
-	auth.Problem(w, http.StatusNotFound, "not_found", "no event of this id is kept: plain successes leave none, and others are kept for 7 days")
+	reply.Problem(w, http.StatusNotFound, "not_found", "no event of this id is kept: plain successes leave none, and others are kept for 7 days")
 }
 
 // Scope holds a query to the services of who asks: who may see some of them and names
@@ -100,11 +100,5 @@ func (a API) away(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
 		log.Error("the log of requests cannot be read", "err", err)
 	}
-	auth.Problem(w, http.StatusServiceUnavailable, "database", "the log cannot be read at the moment")
-}
-
-func reply(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(v) // to a client that may have gone
+	reply.Problem(w, http.StatusServiceUnavailable, "database", "the log cannot be read at the moment")
 }

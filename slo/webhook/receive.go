@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo/freeze"
 )
 
@@ -58,24 +59,24 @@ func (v Receiver) Then(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
-			auth.Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 1 MiB, or was cut")
+			reply.Problem(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 1 MiB, or was cut")
 			return
 		}
 		now := v.Now()
 		id, err := v.Secret.Check(r.Header, body, now)
 		if err != nil {
-			auth.Problem(w, http.StatusUnauthorized, "webhook", err.Error())
+			reply.Problem(w, http.StatusUnauthorized, "webhook", err.Error())
 			return
 		}
 		if err := freeze.Single(body); err != nil {
 			// Signed or not: whoever checked it may have read the other of two keys.
-			auth.Problem(w, http.StatusBadRequest, "bad_body", err.Error())
+			reply.Problem(w, http.StatusBadRequest, "bad_body", err.Error())
 			return
 		}
 		first, was, err := v.Seen.SeenWebhook(r.Context(), v.Source, id, now)
 		switch {
 		case err != nil:
-			auth.Problem(w, http.StatusServiceUnavailable, "database_away", "whether this message is new cannot be known at present; send it again")
+			reply.Problem(w, http.StatusServiceUnavailable, "database_away", "whether this message is new cannot be known at present; send it again")
 			return
 		case was != nil:
 			w.Header().Set("Content-Type", was.Type)
@@ -84,7 +85,7 @@ func (v Receiver) Then(next http.Handler) http.Handler {
 			return
 		case !first:
 			w.Header().Set("Retry-After", "1")
-			auth.Problem(w, http.StatusConflict, "under_way", "the same message is being answered; send it again")
+			reply.Problem(w, http.StatusConflict, "under_way", "the same message is being answered; send it again")
 			return
 		}
 		r = r.WithContext(auth.With(r.Context(), v.Who))

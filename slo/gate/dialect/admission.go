@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 )
@@ -101,7 +101,7 @@ type Admission struct {
 func (a *Admission) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
-		auth.Problem(w, http.StatusMethodNotAllowed, "method", "an AdmissionReview is posted")
+		reply.Problem(w, http.StatusMethodNotAllowed, "method", "an AdmissionReview is posted")
 		return
 	}
 	var in Review
@@ -119,7 +119,7 @@ func (a *Admission) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out := a.admit(r.Context(), *in.Request)
 	out.UID = in.Request.UID
-	write(w, http.StatusOK, Review{APIVersion: in.APIVersion, Kind: in.Kind, Response: &out})
+	reply.JSON(w, http.StatusOK, Review{APIVersion: in.APIVersion, Kind: in.Kind, Response: &out})
 }
 
 // maxReview bounds a review: two objects, each as large as etcd takes one.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+
+	"breakwater/internal/reply"
 )
 
 // Argo serves /api/v1/gate/argo for the web metric of Argo Rollouts: with
@@ -14,16 +16,16 @@ func (d *Desk) Argo(w http.ResponseWriter, r *http.Request) {
 	sent := map[string]string{}
 	if r.Method == http.MethodPost || r.Method == http.MethodPut {
 		if err := body(w, r, &sent); err != nil {
-			write(w, http.StatusOK, argo{unsaid("bad_body", err.Error())})
+			reply.JSON(w, http.StatusOK, argo{unsaid("bad_body", err.Error())})
 			return
 		}
 	}
 	q, err := read(r, sent)
 	if err != nil {
-		write(w, http.StatusOK, argo{unsaid("bad_parameter", err.Error())})
+		reply.JSON(w, http.StatusOK, argo{unsaid("bad_parameter", err.Error())})
 		return
 	}
-	write(w, http.StatusOK, argo{said(q.settle(d.cfg.Gate.Answer(r.Context(), q.Request)))})
+	reply.JSON(w, http.StatusOK, argo{said(q.settle(d.cfg.Gate.Answer(r.Context(), q.Request)))})
 }
 
 type argo struct {
@@ -48,7 +50,7 @@ func ArgoAlways(next http.Handler) http.Handler {
 		if json.Unmarshal(kept.body.Bytes(), &problem) != nil || problem.Code == "" {
 			problem.Code, problem.Detail = "no_answer", http.StatusText(kept.status)
 		}
-		write(w, http.StatusOK, argo{unsaid(problem.Code, problem.Detail)})
+		reply.JSON(w, http.StatusOK, argo{unsaid(problem.Code, problem.Detail)})
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
@@ -101,10 +102,10 @@ func read(r *http.Request, sent map[string]string) (question, error) {
 // refuse answers a question that is none.
 func refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, errScope) {
-		auth.Problem(w, http.StatusForbidden, "out_of_scope", err.Error())
+		reply.Problem(w, http.StatusForbidden, "out_of_scope", err.Error())
 		return
 	}
-	auth.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
+	reply.Problem(w, http.StatusBadRequest, "bad_parameter", err.Error())
 }
 
 // settle turns what nobody knows into what the caller asked for in writing, and
@@ -165,19 +166,6 @@ func clip(text string, n int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:n-len(more)], "") + more
-}
-
-func write(w http.ResponseWriter, status int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		auth.Problem(w, http.StatusInternalServerError, "internal", err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	// A cached allow is an allow from missing data.
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client may have gone
 }
 
 // maxBody bounds what a product sends.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
@@ -39,7 +39,7 @@ func TestArgo(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	ArgoAlways(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		auth.Problem(w, http.StatusUnauthorized, "token_ended", "the token has expired")
+		reply.Problem(w, http.StatusUnauthorized, "token_ended", "the token has expired")
 	})).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
 	if a := into[answer](t, rec); rec.Code != 200 || a.Data.OK || a.Data.ReasonCode != "token_ended" {
 		t.Errorf("an ended token: %d %s", rec.Code, rec.Body)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 	"breakwater/slo/gate"
 )
@@ -105,7 +106,7 @@ func (d *Desk) FlaggerEvent(w http.ResponseWriter, r *http.Request) {
 			end.Outcome = slo.DeployFailed
 		}
 		if _, err := d.cfg.Marks.EndDeploy(r.Context(), end, now.Truncate(time.Microsecond)); err != nil {
-			auth.Problem(w, http.StatusServiceUnavailable, "database_away", "that the deploy is over could not be written down; send it again")
+			reply.Problem(w, http.StatusServiceUnavailable, "database_away", "that the deploy is over could not be written down; send it again")
 			return
 		}
 		plain(w, true, "its deploy is over")
@@ -125,7 +126,7 @@ func (d *Desk) FlaggerEvent(w http.ResponseWriter, r *http.Request) {
 	mark := slo.Cause{Kind: slo.ByDeploy, Service: q.Service, Env: q.Env, Ref: ref, From: at, Actor: auth.From(r.Context()).Name,
 		Title: clip(fmt.Sprintf("Flagger promoted canary %s/%s", c.Namespace, c.Name), 500)}
 	if err := d.cfg.Marks.AddCause(r.Context(), mark, now); err != nil {
-		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "the deploy could not be written down; send it again")
+		reply.Problem(w, http.StatusServiceUnavailable, "database_away", "the deploy could not be written down; send it again")
 		return
 	}
 	plain(w, true, "marked as a deploy of "+ref)

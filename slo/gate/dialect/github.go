@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo"
 	"breakwater/slo/gate"
 	"breakwater/slo/webhook"
@@ -189,26 +190,26 @@ func (g *GitHub) take(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, errStale):
-		auth.Problem(w, http.StatusUnauthorized, "stale", err.Error())
+		reply.Problem(w, http.StatusUnauthorized, "stale", err.Error())
 		return
 	case err != nil:
-		auth.Problem(w, http.StatusUnprocessableEntity, "bad_event", err.Error())
+		reply.Problem(w, http.StatusUnprocessableEntity, "bad_event", err.Error())
 		return
 	case p == nil:
-		write(w, http.StatusOK, map[string]string{"status": "nothing to decide"})
+		reply.JSON(w, http.StatusOK, map[string]string{"status": "nothing to decide"})
 		return
 	}
 	added, err := g.cfg.Shelf.AddPending(r.Context(), *p, g.cfg.Now().UTC())
 	if err != nil {
 		g.cfg.Log.Error("a run of GitHub is not kept", "repo", p.Repo, "run", p.Run, "err", err)
-		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "the run cannot be written down at present; deliver it again")
+		reply.Problem(w, http.StatusServiceUnavailable, "database_away", "the run cannot be written down at present; deliver it again")
 		return
 	}
 	status := "waits for a decision"
 	if !added {
 		status = "known already"
 	}
-	write(w, http.StatusAccepted, map[string]string{"status": status, "service": p.Service, "env": p.Env})
+	reply.JSON(w, http.StatusAccepted, map[string]string{"status": status, "service": p.Service, "env": p.Env})
 }
 
 var fullName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}$`)
@@ -282,17 +283,17 @@ func (g *GitHub) over(w http.ResponseWriter, r *http.Request, e event) {
 	outcome, over := outcomes[e.Status.State]
 	environment := cmp.Or(e.Environment, e.Deployment.Environment)
 	if !over || g.cfg.Marks == nil || !fullName.MatchString(e.Repository.FullName) || e.Deployment.SHA == "" || environment == "" {
-		write(w, http.StatusOK, map[string]string{"status": "nothing to decide"})
+		reply.JSON(w, http.StatusOK, map[string]string{"status": "nothing to decide"})
 		return
 	}
 	end := slo.DeployEnd{Service: g.service(e.Repository.FullName), Env: named(g.cfg.Envs, environment, environment), Ref: e.Deployment.SHA,
 		Key: slo.DeployKey(e.Deployment.SHA, ""), Outcome: outcome, By: auth.From(r.Context()).Name, IfHeld: true}
 	n, err := g.cfg.Marks.EndDeploy(r.Context(), end, g.cfg.Now().UTC().Truncate(time.Microsecond))
 	if err != nil {
-		auth.Problem(w, http.StatusServiceUnavailable, "database_away", "that the deployment is over cannot be written down at present; deliver it again")
+		reply.Problem(w, http.StatusServiceUnavailable, "database_away", "that the deployment is over cannot be written down at present; deliver it again")
 		return
 	}
-	write(w, http.StatusOK, map[string]any{"status": "over", "ended": n})
+	reply.JSON(w, http.StatusOK, map[string]any{"status": "over", "ended": n})
 }
 
 // question is what the gate is asked about p. What ran before what runs now is a

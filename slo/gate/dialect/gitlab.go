@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"breakwater/internal/reply"
 	"breakwater/slo/gate"
 )
 
@@ -40,7 +41,7 @@ func (d *Desk) GitLab(w http.ResponseWriter, r *http.Request) {
 	if a.Decision != gate.Allow {
 		periods = append(periods, period(d.cfg.Now().UTC(), a.ThawAt))
 	}
-	write(w, http.StatusOK, struct {
+	reply.JSON(w, http.StatusOK, struct {
 		Periods []FreezePeriod `json:"freeze_periods"`
 		Said
 	}{periods, said(a)})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
 )
@@ -32,10 +33,10 @@ func (d *Desk) Platform(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.DryRun {
-		write(w, http.StatusOK, d.cfg.Gate.Look(q))
+		reply.JSON(w, http.StatusOK, d.cfg.Gate.Look(q))
 		return
 	}
-	write(w, http.StatusOK, d.cfg.Gate.Answer(r.Context(), q))
+	reply.JSON(w, http.StatusOK, d.cfg.Gate.Answer(r.Context(), q))
 }
 
 // services lists what in scope of r there is to be asked about, in env.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"breakwater/internal/auth"
+	"breakwater/internal/reply"
 	"breakwater/slo/gate"
 )
 
@@ -59,12 +60,12 @@ func (d *Desk) Spinnaker(w http.ResponseWriter, r *http.Request) {
 		OnUnknown: q.onUnknown, Until: d.cfg.Now().UTC().Add(wait).Truncate(time.Second)}
 	text, err := json.Marshal(t)
 	if err != nil {
-		auth.Problem(w, http.StatusInternalServerError, "internal", err.Error())
+		reply.Problem(w, http.StatusInternalServerError, "internal", err.Error())
 		return
 	}
 	at := base(r) + r.URL.Path + "/" + base64.RawURLEncoding.EncodeToString(text)
 	w.Header().Set("Location", at)
-	write(w, http.StatusAccepted, map[string]string{"status": "PENDING", "status_url": at})
+	reply.JSON(w, http.StatusAccepted, map[string]string{"status": "PENDING", "status_url": at})
 }
 
 // base is the address that r was sent to, whole: Spinnaker follows no relative one.
@@ -113,7 +114,7 @@ func (d *Desk) SpinnakerStatus(w http.ResponseWriter, r *http.Request) {
 		p.Progress = fmt.Sprintf("Waits until %s. %s", t.Until.Format(time.RFC3339), strings.Join(a.Reasons, " "))
 		p.Text = p.Progress
 	}
-	write(w, http.StatusOK, p)
+	reply.JSON(w, http.StatusOK, p)
 }
 
 func (t ticket) request() gate.Request {

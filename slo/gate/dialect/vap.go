@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"breakwater/internal/reply"
 	"breakwater/slo/gate"
 )
 
@@ -71,7 +72,7 @@ func (d *Desk) Policy(w http.ResponseWriter, r *http.Request) {
 		"spec": object{"policyName": policyName, "validationActions": []string{"Deny", "Audit"},
 			// Without the parameter nothing is known, and that is no allow.
 			"paramRef": object{"name": freezesName, "namespace": namespace, "parameterNotFoundAction": "Deny"}}}
-	write(w, http.StatusOK, object{"apiVersion": "v1", "kind": "List", "items": []any{policy, binding}})
+	reply.JSON(w, http.StatusOK, object{"apiVersion": "v1", "kind": "List", "items": []any{policy, binding}})
 }
 
 // Freezes serves GET /api/v1/gate/kubernetes/freezes?env&namespace&on_unknown: the
@@ -97,7 +98,7 @@ func (d *Desk) Freezes(w http.ResponseWriter, r *http.Request) {
 		data[service] = string(a.Decision)
 		data[service+".why"] = clip(strings.Join(strings.Fields(Text(a)), " "), 500)
 	}
-	write(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+	reply.JSON(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": freezesName, "namespace": namespace}, "data": data})
 }
 
