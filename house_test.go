@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -80,9 +81,8 @@ var homes = map[string]string{
 }
 
 // walk calls each for every file of the tree that could be committed.
-func walk(t *testing.T, each func(name string)) {
-	t.Helper()
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+func walk(each func(name string) error) error {
+	return filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -94,13 +94,10 @@ func walk(t *testing.T, each func(name string)) {
 			return nil
 		}
 		if d.Type().IsRegular() {
-			each(name)
+			return each(name)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // source is one parsed Go file.
@@ -110,22 +107,28 @@ type source struct {
 	file      *ast.File
 }
 
-func sources(t *testing.T) (*token.FileSet, []source) {
-	t.Helper()
-	fset := token.NewFileSet()
-	var out []source
-	walk(t, func(name string) {
+// parsed reads the tree once for all tests.
+var parsed = sync.OnceValues(func() (out []source, err error) {
+	err = walk(func(name string) error {
 		if !strings.HasSuffix(name, ".go") || strings.Contains(name, "/testdata/") {
-			return
+			return nil
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Error(err)
-			return
-		}
 		out = append(out, source{name, path.Dir(name), strings.HasSuffix(name, "_test.go"), f})
+		return err
 	})
-	return fset, out
+	return out, err
+})
+
+var fset = token.NewFileSet()
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, all
 }
 
 // fits reports whether room is named by one of the patterns.

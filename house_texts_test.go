@@ -35,25 +35,27 @@ var foreignPath = regexp.MustCompile(`(^|[\s"'=(:` + "`" + `])/wo` + `rk/`)
 var link = regexp.MustCompile(`\]\(([^)\s#]+)(#[^)\s]*)?\)`)
 
 func TestTexts(t *testing.T) {
-	walk(t, func(name string) {
+	err := walk(func(name string) error {
 		if vendored.MatchString(name) || name == ".git" { // a file in a linked tree
-			return
+			return nil
 		}
 		b, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if bytes.IndexByte(b, 0) >= 0 {
-			return // no text
+			return nil // no text
 		}
 		if n := bytes.Count(b, []byte{'\n'}); n > 400 && slices.Contains([]string{".go", ".sql", ".css", ".js", ".mjs", ".sh"}, path.Ext(name)) {
 			t.Errorf("%s: %d lines, at most 400", name, n)
 		}
-		if m := foreignPath.Find(b); m != nil {
-			t.Errorf("%s names a path of one machine: %q", name, m)
+		if bytes.Contains(b, []byte("/wo"+"rk/")) { // far cheaper than the expression
+			if m := foreignPath.Find(b); m != nil {
+				t.Errorf("%s names a path of one machine: %q", name, m)
+			}
 		}
 		if path.Ext(name) != ".md" {
-			return
+			return nil
 		}
 		for _, m := range link.FindAllSubmatch(b, -1) {
 			to := string(m[1])
@@ -64,5 +66,9 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s: link to %s leads nowhere", name, to)
 			}
 		}
+		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
