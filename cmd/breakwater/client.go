@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // maxReply bounds what a verb reads of control's answer.
@@ -66,10 +68,7 @@ func (s *settings) call(ctx context.Context, method, path string, body, out any)
 		*text = reply
 		return nil
 	}
-	if err := json.Unmarshal(reply, out); err != nil {
-		return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
-	}
-	return nil
+	return understand(reply, out)
 }
 
 // refusedCode is the exit code of an answer that is none. Only a rule that said
@@ -157,4 +156,48 @@ func checkOutput(o string) error {
 		return exit(exitUsage, fmt.Errorf("%w, got %q", errOutput, o))
 	}
 	return nil
+}
+
+// understand decodes an answer of control.
+func understand(reply []byte, into any) error {
+	if err := json.Unmarshal(reply, into); err != nil {
+		return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+	}
+	return nil
+}
+
+// asker are the flags of a verb that asks control and prints what it says.
+type asker struct {
+	set    settings
+	output string
+}
+
+func (a *asker) flags(cmd *cobra.Command) {
+	a.set.clientFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&a.output, "output", "o", "table", "table or json")
+}
+
+// raw calls control, unless the answer could not be printed as is wanted.
+func (a *asker) raw(cmd *cobra.Command, method, path string, body any) (reply json.RawMessage, err error) {
+	if err := checkOutput(a.output); err != nil {
+		return nil, err
+	}
+	err = a.set.call(cmd.Context(), method, path, body, &reply)
+	return reply, err
+}
+
+// ask calls control and decodes the answer; done: there is nothing more to print, since
+// it was printed as JSON, or failed.
+func (a *asker) ask(cmd *cobra.Command, io streams, method, path string, body, into any) (done bool, err error) {
+	reply, err := a.raw(cmd, method, path, body)
+	if err != nil {
+		return true, err
+	}
+	if err := understand(reply, into); err != nil {
+		return true, err
+	}
+	if a.output == "json" {
+		return true, fail(printJSON(io.out, reply))
+	}
+	return false, nil
 }

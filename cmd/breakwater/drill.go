@@ -32,26 +32,15 @@ func newExperiment(io streams) *cobra.Command {
 }
 
 func experimentLs(io streams) *cobra.Command {
-	var set settings
-	var output string
+	var a asker
 	cmd := &cobra.Command{
 		Use: "ls", Short: "list the newest experiments", Example: "  breakwater experiment ls", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			var reply json.RawMessage
-			if err := set.call(cmd.Context(), http.MethodGet, "/api/v1/experiments", nil, &reply); err != nil {
-				return err
-			}
-			if output == "json" {
-				return fail(printJSON(io.out, reply))
-			}
 			var list struct {
 				Experiments []drill `json:"experiments"`
 			}
-			if err := json.Unmarshal(reply, &list); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if done, err := a.ask(cmd, io, http.MethodGet, "/api/v1/experiments", nil, &list); done {
+				return err
 			}
 			var rows [][]string
 			for _, r := range list.Experiments {
@@ -61,8 +50,7 @@ func experimentLs(io streams) *cobra.Command {
 			return fail(table(io.out, []string{"RUN", "SCENARIO", "SERVICE", "STATE", "VERDICT", "INJECTED", "INJECTING SINCE"}, rows))
 		},
 	}
-	set.clientFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.flags(cmd)
 	return cmd
 }
 
@@ -81,8 +69,8 @@ func experimentShow(io streams) *cobra.Command {
 				return exit(exitInternal, err)
 			}
 			var r drill
-			if err := json.Unmarshal(reply, &r); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if err := understand(reply, &r); err != nil {
+				return err
 			}
 			return codeOnly(verdictCode(r))
 		},

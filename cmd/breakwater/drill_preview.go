@@ -47,8 +47,8 @@ func experimentPreview(io streams) *cobra.Command {
 				return err
 			}
 			var p previewed
-			if err := json.Unmarshal(reply, &p); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if err := understand(reply, &p); err != nil {
+				return err
 			}
 			err := p.print(io, output, reply)
 			if err != nil {

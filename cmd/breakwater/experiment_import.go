@@ -130,8 +130,8 @@ func experimentExport(io streams) *cobra.Command {
 					return err
 				}
 				var p previewed
-				if err := json.Unmarshal(reply, &p); err != nil {
-					return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+				if err := understand(reply, &p); err != nil {
+					return err
 				}
 				text, err = foreign.Experiment(p.Scenario, p.Scenario, p.Service)
 			}

@@ -171,8 +171,8 @@ func (w *watcher) until(ctx context.Context, id string) (json.RawMessage, error)
 					Kind, Text string
 				}
 			}
-			if err := json.Unmarshal(reply, &r); err != nil {
-				return nil, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if err := understand(reply, &r); err != nil {
+				return nil, err
 			}
 			for ; w.shown < len(r.Events); w.shown++ {
 				e := r.Events[w.shown]
@@ -203,8 +203,8 @@ func isAway(err error) bool {
 // sayVerdict writes how a run ended and gives the exit code that says it.
 func sayVerdict(io streams, reply json.RawMessage, output, junit string) error {
 	var r ended
-	if err := json.Unmarshal(reply, &r); err != nil {
-		return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+	if err := understand(reply, &r); err != nil {
+		return err
 	}
 	if junit != "" {
 		if err := os.WriteFile(junit, r.junit(), 0o644); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -123,15 +122,11 @@ func (s sought) print(io streams) error {
 }
 
 func experimentBoundary(io streams) *cobra.Command {
-	var set settings
-	var output string
+	var a asker
 	cmd := &cobra.Command{
 		Use: "boundary [SCENARIO|SEARCH]", Short: "list the boundaries that were found, or print the report of one search",
 		Example: "  breakwater experiment boundary order-timeout-boundary", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			path, one := "/api/v1/searches", false
 			if len(args) == 1 {
 				if one = strings.HasPrefix(args[0], "s-"); one {
@@ -140,21 +135,14 @@ func experimentBoundary(io streams) *cobra.Command {
 					path += "?" + url.Values{"scenario": args[:1]}.Encode()
 				}
 			}
-			var reply json.RawMessage
-			if err := set.call(cmd.Context(), http.MethodGet, path, nil, &reply); err != nil {
-				return err
-			}
-			if output == "json" {
-				return fail(printJSON(io.out, reply))
-			}
-			var list struct{ Searches []sought }
 			var s sought
-			err := json.Unmarshal(reply, &list)
+			var list struct{ Searches []sought }
+			into := any(&list)
 			if one {
-				err = json.Unmarshal(reply, &s)
+				into = &s
 			}
-			if err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if done, err := a.ask(cmd, io, http.MethodGet, path, nil, into); done {
+				return err
 			}
 			if one {
 				return fail(s.print(io))
@@ -170,8 +158,7 @@ func experimentBoundary(io streams) *cobra.Command {
 			return fail(table(io.out, []string{"SEARCH", "SCENARIO", "KNOB", "BOUNDARY", "CHANGE", "PROBES", "ENDED"}, rows))
 		},
 	}
-	set.clientFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.flags(cmd)
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,35 +17,6 @@ func newFreeze(io streams) *cobra.Command {
 	cmd := &cobra.Command{Use: "freeze", Short: "list freezes, freeze by hand, ask for and grant overrides"}
 	cmd.AddCommand(freezeLs(io), freezeOn(io), freezeOff(io), freezeOverride(io), freezeGrant(io), freezeRevoke(io), freezeOverrides(io), freezeAttest(io))
 	return cmd
-}
-
-// asker are the flags of a verb that asks control and prints what it says.
-type asker struct {
-	set    settings
-	output string
-}
-
-func (a *asker) flags(cmd *cobra.Command) {
-	a.set.clientFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&a.output, "output", "o", "table", "table or json")
-}
-
-// ask calls control and decodes the answer; done: it was printed as JSON.
-func (a *asker) ask(cmd *cobra.Command, io streams, method, path string, body, into any) (done bool, err error) {
-	if err := checkOutput(a.output); err != nil {
-		return true, err
-	}
-	var reply json.RawMessage
-	if err := a.set.call(cmd.Context(), method, path, body, &reply); err != nil {
-		return true, err
-	}
-	if a.output == "json" {
-		return true, fail(printJSON(io.out, reply))
-	}
-	if err := json.Unmarshal(reply, into); err != nil {
-		return true, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
-	}
-	return false, nil
 }
 
 func freezeLs(io streams) *cobra.Command {

@@ -20,21 +20,17 @@ func newHealth(io streams) *cobra.Command {
 
 // healthAsk are the flags of both verbs.
 type healthAsk struct {
-	set            settings
-	output, window string
-	reasons        bool
+	asker
+	window  string
+	reasons bool
 }
 
 func (a *healthAsk) flags(cmd *cobra.Command) {
-	a.set.clientFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&a.output, "output", "o", "table", "table or json")
+	a.asker.flags(cmd)
 	cmd.Flags().StringVar(&a.window, "window", "1h", "how far back to count, 5m to 24h")
 }
 
 func (a *healthAsk) ask(cmd *cobra.Command, upstream string, audit bool) (reply json.RawMessage, out report.Scores, err error) {
-	if err := checkOutput(a.output); err != nil {
-		return nil, out, err
-	}
 	q := url.Values{"window": {a.window}}
 	for name, value := range map[string]string{"env": a.set.env, "upstream": upstream} {
 		if value != "" {
@@ -44,13 +40,10 @@ func (a *healthAsk) ask(cmd *cobra.Command, upstream string, audit bool) (reply 
 	if audit {
 		q.Set("audit", "true")
 	}
-	if err := a.set.call(cmd.Context(), http.MethodGet, "/api/v1/health-scores?"+q.Encode(), nil, &reply); err != nil {
+	if reply, err = a.raw(cmd, http.MethodGet, "/api/v1/health-scores?"+q.Encode(), nil); err != nil {
 		return nil, out, err
 	}
-	if err := json.Unmarshal(reply, &out); err != nil {
-		return nil, out, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
-	}
-	return reply, out, nil
+	return reply, out, understand(reply, &out)
 }
 
 func healthLs(io streams) *cobra.Command {

@@ -385,8 +385,8 @@ func (f *fileReader) post(ctx context.Context, key retrylog.Batch, span ingest.F
 	}
 	switch res.StatusCode {
 	case http.StatusOK:
-		if err := json.Unmarshal(reply, &a); err != nil {
-			return a, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+		if err := understand(reply, &a); err != nil {
+			return a, err
 		}
 		return a, nil
 	case http.StatusConflict:

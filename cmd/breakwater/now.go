@@ -38,8 +38,8 @@ func newNow(io streams) *cobra.Command {
 				return err
 			}
 			var a now.Answer
-			if err := json.Unmarshal(reply, &a); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if err := understand(reply, &a); err != nil {
+				return err
 			}
 			if output == "json" {
 				if err := printJSON(io.out, reply); err != nil {

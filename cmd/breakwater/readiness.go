@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,16 +37,12 @@ func newReadiness(io streams) *cobra.Command {
 			if answer != "" {
 				method, body = http.MethodPost, map[string]any{"item": answer, "yes": !no, "evidence": evidence}
 			}
-			var reply json.RawMessage
-			output := a.output
-			if err := checkOutput(output); err != nil {
+			reply, err := a.raw(cmd, method, path, body)
+			if err != nil {
 				return err
 			}
-			if err := a.set.call(cmd.Context(), method, path, body, &reply); err != nil {
+			if err := understand(reply, &out); err != nil {
 				return err
-			}
-			if err := json.Unmarshal(reply, &out); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
 			}
 			code := exitOK
 			var rows [][]string
@@ -60,7 +55,7 @@ func newReadiness(io streams) *cobra.Command {
 					code = exitUnknown
 				}
 			}
-			if output == "json" {
+			if a.output == "json" {
 				if err := printJSON(io.out, reply); err != nil {
 					return exit(exitInternal, err)
 				}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -21,26 +20,15 @@ func newSLO(io streams) *cobra.Command {
 }
 
 func sloLs(io streams) *cobra.Command {
-	var set settings
-	var output string
+	var a asker
 	cmd := &cobra.Command{
 		Use: "ls", Short: "list SLOs with what is left of their budgets", Example: "  breakwater slo ls", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			var reply json.RawMessage
-			if err := set.call(cmd.Context(), http.MethodGet, "/api/v1/slos", nil, &reply); err != nil {
-				return err
-			}
-			if output == "json" {
-				return fail(printJSON(io.out, reply))
-			}
 			var list struct {
 				SLOs []report.SLO `json:"slos"`
 			}
-			if err := json.Unmarshal(reply, &list); err != nil {
-				return exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
+			if done, err := a.ask(cmd, io, http.MethodGet, "/api/v1/slos", nil, &list); done {
+				return err
 			}
 			var rows [][]string
 			for _, s := range list.SLOs {
@@ -53,8 +41,7 @@ func sloLs(io streams) *cobra.Command {
 			return fail(table(io.out, []string{"SLO", "SERVICE", "ENV", "TARGET", "STATE", "BUDGET LEFT", "DATA UNTIL"}, rows))
 		},
 	}
-	set.clientFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.flags(cmd)
 	return cmd
 }
 
@@ -66,22 +53,10 @@ func left(b report.Budget) string {
 }
 
 // oneSLO are the flags of a verb that looks at one SLO.
-type oneSLO struct {
-	set    settings
-	output string
-}
+type oneSLO struct{ asker }
 
-func (o *oneSLO) flags(cmd *cobra.Command) {
-	o.set.clientFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "table or json")
-}
-
-// ask calls path below one SLO and decodes the answer, which it has printed where
-// JSON is wanted; done says that there is nothing more to print.
+// ask is asker's, of path below one SLO; into is nil where there is no answer.
 func (o *oneSLO) ask(cmd *cobra.Command, io streams, method, id, path string, query url.Values, body, into any) (done bool, err error) {
-	if err := checkOutput(o.output); err != nil {
-		return true, err
-	}
 	if query == nil {
 		query = url.Values{}
 	}
@@ -95,17 +70,7 @@ func (o *oneSLO) ask(cmd *cobra.Command, io streams, method, id, path string, qu
 	if into == nil {
 		return true, o.set.call(cmd.Context(), method, full, body, nil)
 	}
-	var reply json.RawMessage
-	if err := o.set.call(cmd.Context(), method, full, body, &reply); err != nil {
-		return true, err
-	}
-	if err := json.Unmarshal(reply, into); err != nil {
-		return true, exit(exitUnknown, fmt.Errorf("control's answer is not what was asked for: %w", err))
-	}
-	if o.output == "json" {
-		return true, fail(printJSON(io.out, reply))
-	}
-	return false, nil
+	return o.asker.ask(cmd, io, method, full, body, into)
 }
 
 func sloShow(io streams) *cobra.Command {
