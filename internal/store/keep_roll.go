@@ -27,36 +27,20 @@ with dirty as (
     insert into rollup_dirty (service, env, span, at)
     select distinct service, env, 'day', date_trunc('day', at, 'UTC') from dirty
 )
-insert into rollup_hour (service, env, route, upstream, experiment, at,
-    good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
-    dep_timeouts, dep_timeout_calls, over_limit, aborted_over, exchanges, attempts, retried, recovered, latency_us,
-    sampled, sample_var_good, sample_var_bad, limit_us, latency_max_us, hist)
-select m.service, m.env, m.route, m.upstream, m.experiment, d.at,
-    sum(m.good), sum(m.bad), sum(m.neutral), sum(m.throttled), sum(m.aborted), sum(m.synthetic), sum(m.bad_local),
-    sum(m.degraded), sum(m.chaos_good), sum(m.chaos_bad), sum(m.first_try_bad), sum(m.dep_timeouts),
-    sum(m.dep_timeout_calls), sum(m.over_limit), sum(m.aborted_over), sum(m.exchanges), sum(m.attempts),
-    sum(m.retried), sum(m.recovered), sum(m.latency_us), sum(m.sampled), sum(m.sample_var_good),
-    sum(m.sample_var_bad), case when min(m.limit_us) = max(m.limit_us) then min(m.limit_us) else -1 end,
-    max(m.latency_max_us), histogram_merge(m.hist)
-from dirty d join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'
-group by m.service, m.env, m.route, m.upstream, m.experiment, d.at
-order by 1, 2, 3, 4, 5, 6
-on conflict (service, env, route, upstream, experiment, at) do update set
-    good = excluded.good, bad = excluded.bad, neutral = excluded.neutral, throttled = excluded.throttled,
-    aborted = excluded.aborted, synthetic = excluded.synthetic, bad_local = excluded.bad_local,
-    degraded = excluded.degraded, chaos_good = excluded.chaos_good, chaos_bad = excluded.chaos_bad,
-    first_try_bad = excluded.first_try_bad, dep_timeouts = excluded.dep_timeouts,
-    dep_timeout_calls = excluded.dep_timeout_calls, over_limit = excluded.over_limit,
-    aborted_over = excluded.aborted_over, exchanges = excluded.exchanges, attempts = excluded.attempts,
-    retried = excluded.retried, recovered = excluded.recovered, latency_us = excluded.latency_us,
-    sampled = excluded.sampled, sample_var_good = excluded.sample_var_good, sample_var_bad = excluded.sample_var_bad,
-    limit_us = excluded.limit_us, latency_max_us = excluded.latency_max_us, hist = excluded.hist`
+insert into rollup_hour ` + rolled + `
+from dirty d join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'` + rolledOver
 
 const rollupDaysSQL = `
 with dirty as (
     select service, env, at from unnest(@service::text[], @env::text[], @at::timestamptz[]) as d (service, env, at)
 )
-insert into rollup_day (service, env, route, upstream, experiment, at,
+insert into rollup_day ` + rolled + `
+from dirty d join rollup_hour m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 day'` + rolledOver
+
+// What a longer span has of the shorter ones, m, that begin in it, and how it takes
+// the place of what stood there.
+const (
+	rolled = `(service, env, route, upstream, experiment, at,
     good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
     dep_timeouts, dep_timeout_calls, over_limit, aborted_over, exchanges, attempts, retried, recovered, latency_us,
     sampled, sample_var_good, sample_var_bad, limit_us, latency_max_us, hist)
@@ -66,8 +50,8 @@ select m.service, m.env, m.route, m.upstream, m.experiment, d.at,
     sum(m.dep_timeout_calls), sum(m.over_limit), sum(m.aborted_over), sum(m.exchanges), sum(m.attempts),
     sum(m.retried), sum(m.recovered), sum(m.latency_us), sum(m.sampled), sum(m.sample_var_good),
     sum(m.sample_var_bad), case when min(m.limit_us) = max(m.limit_us) then min(m.limit_us) else -1 end,
-    max(m.latency_max_us), histogram_merge(m.hist)
-from dirty d join rollup_hour m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 day'
+    max(m.latency_max_us), histogram_merge(m.hist)`
+	rolledOver = `
 group by m.service, m.env, m.route, m.upstream, m.experiment, d.at
 order by 1, 2, 3, 4, 5, 6
 on conflict (service, env, route, upstream, experiment, at) do update set
@@ -80,6 +64,7 @@ on conflict (service, env, route, upstream, experiment, at) do update set
     retried = excluded.retried, recovered = excluded.recovered, latency_us = excluded.latency_us,
     sampled = excluded.sampled, sample_var_good = excluded.sample_var_good, sample_var_bad = excluded.sample_var_bad,
     limit_us = excluded.limit_us, latency_max_us = excluded.latency_max_us, hist = excluded.hist`
+)
 
 const rollupRetriesSQL = `
 insert into retry_day (service, env, upstream, status, reason, experiment, at, retried, retries, succeeded, failed)
