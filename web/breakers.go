@@ -74,6 +74,11 @@ type Bands struct {
 	Rest                   string // of those that are not drawn
 }
 
+// Brief reports whether all names are short, so that their column may be narrow.
+func (b *Bands) Brief() bool {
+	return !slices.ContainsFunc(b.Lanes, func(l BandLane) bool { return len([]rune(l.Name)) > 12 })
+}
+
 // BandLane is one policy; positions are percent.
 type BandLane struct {
 	Name, Full, Y string

@@ -121,8 +121,9 @@ func clamp(p float64) float64 { return min(max(p, 0), 100) }
 // stretch is the part of the plot between two instants, at least wide enough to see.
 func (a axis) stretch(from, to time.Time) Stretch {
 	x, end := a.x(from), a.x(to)
-	if end-x < 0.35 {
+	if end-x < 0.35 { // to the left where the right has no room: what began just now is seen too
 		end = min(x+0.35, 100)
+		x = min(x, end-0.35)
 	}
 	return Stretch{pos(x), pos(end - x), pos(end)}
 }

@@ -249,7 +249,7 @@ func (s *Server) pastFreezes(v view, part *PastPart) sheet {
 	}
 	part.Sub = v.say("none in %s", v.lasting(back))
 	if len(list) > 0 {
-		part.Sub = v.say("%s, %s in all", v.count(len(list), "freeze", "freezes"), v.lasting(lasted.Truncate(time.Minute)))
+		part.Sub = v.say("%s, %s in all", v.count(len(list), "freeze", "freezes"), v.lasting(lasted.Truncate(time.Second)))
 		part.Bands = v.freezeBands(a, list)
 	}
 	part.Take = take(v.r, "freezes")

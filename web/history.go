@@ -161,7 +161,7 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 		y := float64(l.ppm) / 10_000
 		limit := Limit{At: pos(a.y(y)), Class: l.class, Dy: "-5"}
 		// Where the scale is long the three lines lie together: one label is enough.
-		if a.max-a.min <= 220 || l.class == "frozen" {
+		if a.max-a.min <= 260 || l.class == "frozen" {
 			limit.Text = l.text
 		}
 		c.Limits = append(c.Limits, limit)

@@ -283,7 +283,7 @@ func (l lang) protectAnswer(sit now.Situation) Answer {
 		a.Text = append(a.Text, sentence(idle[0].Text))
 	}
 	if len(acts)+len(idle) == 0 {
-		a.Small = l.say("act")
+		a.Big, a.Small = l.say("none"), ""
 	}
 	return a
 }

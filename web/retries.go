@@ -159,7 +159,8 @@ func (l lang) retryFacts(t slo.Tally, fates []traffic.Fate) ([]Fact, []slo.Line)
 			kept += f.Count
 		}
 	}
-	sent := Fact{Name: "Retries sent", Value: slo.Count(retries), Text: l.say("%s of %s requests that were retried ended good.", slo.Count(t.Recovered), slo.Count(t.Retried))}
+	// Reasons came into the log later than counts: each request that was retried had one at least.
+	sent := Fact{Name: "Retries sent", Value: slo.Count(max(retries, t.Retried)), Text: l.say("%s of %s requests that were retried ended good.", slo.Count(t.Recovered), slo.Count(t.Retried))}
 	held := Fact{Name: "Not retried", Value: slo.Count(kept), Text: l.say("%s since too much failed (error rate gate), %s since the retry budget was used up.", slo.Count(gate), slo.Count(budget))}
 	if gate+budget > 0 {
 		held.Class = "fg-warn"

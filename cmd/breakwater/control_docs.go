@@ -15,6 +15,7 @@ import (
 	"breakwater/slo"
 	"breakwater/slo/freeze"
 	"breakwater/slo/gate"
+	"breakwater/slo/ingest"
 	"breakwater/slo/openslo"
 )
 
@@ -113,7 +114,8 @@ func (l pageLedger) Points(ctx context.Context, o slo.Objective, env string, fro
 }
 
 func (l pageLedger) Recent(ctx context.Context, service string, n int) ([]retrylog.Exchange, error) {
-	found, err := l.store.Noteworthy(ctx, service, "exchange", time.Now().Add(time.Hour), n)
+	// Rows are kept of what was retried or touched by an experiment too, however it ended.
+	found, err := l.store.Noteworthy(ctx, service, "exchange", time.Now().Add(time.Hour), 10*n)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +125,9 @@ func (l pageLedger) Recent(ctx context.Context, service string, n int) ([]retryl
 		if err := json.Unmarshal(f.Body, &r); err != nil || r.Exchange == nil {
 			return nil, fmt.Errorf("event %s of %s is not an exchange: %w", f.RequestID, f.At, err)
 		}
-		out = append(out, *r.Exchange)
+		if ingest.Classify(r.Exchange) == ingest.Bad && len(out) < n {
+			out = append(out, *r.Exchange)
+		}
 	}
 	return out, nil
 }

@@ -59,7 +59,7 @@ export function draw(host, spec, data, height, onCursor) {
     scales: { x: { time: true, range: () => [state.spec.from, state.spec.to] }, y: { range: () => [state.spec.min, state.spec.max] } },
     axes: [
       { stroke: ink3, font, size: 24, gap: 6, space: 90, grid: { show: false }, ticks: { show: false }, values: (/** @type {any} */ u, /** @type {number[]} */ at) => at.map((t) => when(t, zone, state.spec)) },
-      { stroke: ink3, font, size: 44 + (spec.min <= -1000 ? 16 : 0), gap: 6, grid: { stroke: look.grid, width: 1 }, ticks: { show: false }, splits: () => state.spec.ticks,
+      { stroke: ink3, font, size: 44 + (spec.min <= -1000 ? 16 : spec.min <= -100 ? 8 : 0), gap: 6, grid: { stroke: look.grid, width: 1 }, ticks: { show: false }, splits: () => state.spec.ticks,
         values: (/** @type {any} */ u, /** @type {number[]} */ ticks) => ticks.map((v) => words(v, state.spec.unit)) },
     ],
     series: [{}, ...spec.series.map((s) => {
