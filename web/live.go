@@ -50,6 +50,8 @@ func (s *Server) live(r *http.Request, v view, run injector.Run, o *runView) {
 		return
 	}
 	a := axis{from: from, to: to}
+	o.Amplified = v.triesChart(a, run, points)
+	o.Bands, o.BandTrouble = s.runBands(r, v, a, run)
 	o.Live, o.Tries = v.failingChart(a, run.Service, []injector.Run{run}, nil, points), v.tries(a, run, merged(own, from, to))
 }
 

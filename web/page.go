@@ -97,7 +97,7 @@ func parseSet(a *assets, l lang) (map[string]*template.Template, error) {
 		},
 		"scripts": func() ([]string, error) { return list(scripts...) },
 	})
-	for _, name := range []string{"layout", "sprite", "parts", "chart", "heat", "days-parts", "drill-parts", "who", "admin-top", "signin-door", "explained"} {
+	for _, name := range []string{"layout", "sprite", "parts", "chart", "heat", "lanes", "days-parts", "drill-parts", "who", "admin-top", "signin-door", "explained"} {
 		if err := parseInto(base, l, name); err != nil {
 			return nil, err
 		}

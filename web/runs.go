@@ -145,7 +145,9 @@ type runView struct {
 	Abort                       string // address of the form; "" when nothing is left to stop
 	Phases                      []Phase
 	Live, Tries                 *Chart
-	LiveTrouble                 string
+	LiveTrouble, BandTrouble    string
+	Amplified                   *Chart // tries a request, on the axis of Live
+	Bands                       *Bands // of the target's policies, on the same axis
 	Hit                         []Count
 	Facts                       []Fact
 	Checks                      []Check
