@@ -39,7 +39,9 @@ stop:
 // TestControlKilledWhileInjecting kills control in the middle of an injection,
 // once for good and once with its successor there at once.
 func TestControlKilledWhileInjecting(t *testing.T) {
-	slow(t)
+	if slow(t) {
+		return
+	}
 	w := newWorld(t, worldConfig{oneIn: -1})
 	defer w.traffic("drill", 80)()
 	for _, tt := range []struct {
@@ -142,7 +144,9 @@ var (
 // TestEveryDueInstantStartsOnce runs controls on one database, their clocks up to 50
 // ms off, with schedules that are due each minute, for real minutes of kill -9.
 func TestEveryDueInstantStartsOnce(t *testing.T) {
-	slow(t)
+	if slow(t) {
+		return
+	}
 	schedules, minutes := *dueSchedules, *dueMinutes
 	w := newWorld(t, worldConfig{oneIn: -1, docs: func(docs map[string][]byte) {
 		docs["drills.yaml"] = []byte(everyMinute(schedules))

@@ -25,9 +25,11 @@ type classKey struct{ service, class string }
 // and control as real processes, takes PostgreSQL away for a minute, kills the
 // gateway and control, and then counts.
 func TestEveryAnswerIsCountedOnce(t *testing.T) {
-	slow(t)
+	if slow(t) {
+		return
+	}
 	w := newWorld(t, worldConfig{oneIn: 500})
-	const rate = 220
+	const rate = 170 // over 20 000 in the two minutes and some that it takes
 	stopTraffic := w.traffic("count", rate)
 	twin := w.newTwin(rate / 2)
 	w.await("traffic flows", 20*time.Second, func() bool { return w.book.Total() > 5*rate })

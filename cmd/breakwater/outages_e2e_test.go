@@ -220,9 +220,8 @@ func (x *truth) affected(s now.Situation) bool {
 // Ten outages of ten causes at once, on ten services of one town: `now` names who is
 // hit and puts the true cause first in at least nine, within 60 s of each onset.
 func TestTenOutages(t *testing.T) {
-	// Not beside other tests: ten outages take the machine whole.
-	if testing.Short() {
-		t.Skip("real processes for a minute: part of make test, not of make check")
+	if slow(t) {
+		return
 	}
 	for n := range *outageSeeds {
 		seed := *outageFirst + uint64(n)

@@ -122,7 +122,9 @@ func drillShop(t *testing.T, seed uint64, n int, w *plantedKind) (s *weakShop, s
 // the library that finds it, over real processes, and the same drills where nothing
 // is planted. The normal run holds a part of them, another one each time.
 func TestWeaknessesByDrill(t *testing.T) {
-	slow(t)
+	if slow(t) {
+		return
+	}
 	seed := weaknessSeed()
 	t.Logf("seed %d", seed)
 	var kinds []plantedKind

@@ -23,30 +23,6 @@ import (
 	"breakwater/internal/pglocal"
 )
 
-// binary is the real program, built once for all tests of this package.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "breakwater-test")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "breakwater")
-	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build does, which has built most of it
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
-
 func bin(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -56,13 +32,13 @@ func bin(t testing.TB) string {
 	return path
 }
 
-// slow marks a test that runs real processes for minutes.
-func slow(t *testing.T) {
+// slow marks a test that runs real processes for minutes; true: it has run, see plain.
+func slow(t *testing.T) (held bool) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes for minutes: part of make test, not of make check")
 	}
-	t.Parallel()
+	return plain(t)
 }
 
 // process is one role as its own process, to be killed and started again. Its
