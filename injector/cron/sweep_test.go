@@ -80,6 +80,12 @@ const zonesUnlikeOthers = " Australia/Lord_Howe America/Santiago Africa/Cairo Af
 func due(date time.Time, wall [2]int, loc *time.Location) time.Time {
 	y, m, d := date.Date()
 	guess := time.Date(y, m, d, wall[0], wall[1], 0, 0, loc)
+	// Where clocks are not set for a day before and after, there is nothing to look for.
+	since, until := guess.ZoneBounds()
+	if guess.Add(-24*time.Hour).After(since) && (until.IsZero() || guess.Add(24*time.Hour).Before(until)) {
+		_, offset := guess.Zone()
+		return time.Date(y, m, d, wall[0], wall[1], -offset, 0, time.UTC)
+	}
 	shows := func(at time.Time) int64 { // minutes of the wall clock, as one number
 		l := at.In(loc)
 		ly, lm, ld := l.Date()
