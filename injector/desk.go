@@ -217,8 +217,12 @@ func (e *Desk) halt(ctx context.Context, actor string) (n int, err error) {
 	return n, err
 }
 
-// Resume lets runs start again after HaltAll.
+// Resume lets runs start again after HaltAll: those of every service, so it is not for
+// who has a say over some alone.
 func (e *Desk) Resume(ctx context.Context, actor string) error {
+	if !e.cfg.Covers(ctx, everything) {
+		return fmt.Errorf("runs of every service: %w", ErrScope)
+	}
 	now, err := e.cfg.Ledger.Now(ctx)
 	if err != nil {
 		return err

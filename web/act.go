@@ -62,7 +62,12 @@ func (s *Server) lift(w http.ResponseWriter, r *http.Request) {
 			Text: "Anybody may stop experiments; letting them start again is for operators. With an operator's token:"})
 		return
 	}
-	if err := s.cfg.Drills.Resume(r.Context(), s.cfg.Actor(r)); err != nil {
+	err := s.cfg.Drills.Resume(r.Context(), s.cfg.Actor(r))
+	if errors.Is(err, injector.ErrScope) {
+		s.trouble(w, s.look(r), http.StatusForbidden, "The halt was not lifted", "It holds for every service, and you may act on some alone. Ask somebody who may act on all.")
+		return
+	}
+	if err != nil {
 		s.cfg.Log.Error("the halt cannot be lifted", "err", err)
 		s.trouble(w, s.look(r), http.StatusServiceUnavailable, "The halt was not lifted", "Control could not write it. Everything stays halted; try again when the database is back.")
 		return

@@ -198,6 +198,15 @@ func with(r *http.Request, key, value string) string {
 			q.Del(k)
 		}
 	}
-	u := url.URL{Path: r.URL.Path, RawQuery: q.Encode()}
-	return u.String()
+	return (&url.URL{Path: ownPath(r.URL.Path), RawPath: ownPath(r.URL.RawPath), RawQuery: q.Encode()}).String()
+}
+
+// ownPath is a path that cannot be read as the name of another host: a browser takes what
+// stands behind two slashes, or a backslash, for one, and pages link to themselves even
+// where there is no such page.
+func ownPath(path string) string {
+	if path == "" {
+		return ""
+	}
+	return "/" + strings.TrimLeft(path, `/\`)
 }

@@ -185,7 +185,8 @@ func (s service) worst() slo.Status { return s.Statuses[0] }
 
 func (s *Server) look(r *http.Request) view {
 	v := view{when: when{zone: s.cfg.Zone, now: s.cfg.Now(), lang: s.lang(r)}, r: r}
-	statuses := slices.Clone(s.cfg.Ledger.Statuses())
+	// Whoever may see some services alone sees those, on every page and in every count.
+	statuses := slices.DeleteFunc(slices.Clone(s.cfg.Ledger.Statuses()), func(st slo.Status) bool { return !s.cfg.Covers(r, st.Objective.Service) })
 	slices.SortStableFunc(statuses, worseFirst)
 	at := map[string]int{}
 	for _, st := range statuses {

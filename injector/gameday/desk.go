@@ -294,6 +294,9 @@ func (d *Desk) Write(ctx context.Context, id, kind, text string) error {
 		return fmt.Errorf("must be a note or a debrief of 1 to 4000 bytes: %w", ErrText)
 	}
 	h, _, err := d.find(ctx, id)
+	if err == nil {
+		err = d.partakes(ctx, h)
+	}
 	if err != nil {
 		return err
 	}
@@ -305,6 +308,23 @@ func (d *Desk) Write(ctx context.Context, id, kind, text string) error {
 		return err
 	}
 	return d.cfg.Ledger.Write(ctx, h.ID, Note{At: now, Actor: actor, Kind: kind, Text: text})
+}
+
+// partakes reports whether one of the services of a game day is of whoever asks: in a day of
+// many services each of them has something to write down.
+func (d *Desk) partakes(ctx context.Context, h Held) error {
+	if d.cfg.Covers(ctx, "") {
+		return nil // has a say over every service, whatever became of the document
+	}
+	g, err := parse(h.Text)
+	if err != nil {
+		return err
+	}
+	services, _, err := d.content(ctx, g)
+	if err != nil || slices.ContainsFunc(services, func(s string) bool { return d.cfg.Covers(ctx, s) }) {
+		return err
+	}
+	return fmt.Errorf("game day %s: %w", h.ID, injector.ErrScope)
 }
 
 // Abort ends all of a game day. It needs no more than a login.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type Source struct {
 	Keeper Keeper
 	Now    func(ctx context.Context) (time.Time, error)
 	Actor  func(ctx context.Context) string
+	// Covers reports whether whoever asks has a say over a service; nil: everybody.
 	Covers func(ctx context.Context, service string) bool
 	// Audit is told of an answer before it counts.
 	Audit func(ctx context.Context, actor, action, object, detail string) error
@@ -37,11 +39,19 @@ type Source struct {
 type API struct{ s Source }
 
 // NewAPI returns the handlers over s.
-func NewAPI(s Source) *API { return &API{s} }
+func NewAPI(s Source) *API {
+	if s.Covers == nil {
+		s.Covers = func(context.Context, string) bool { return true }
+	}
+	return &API{s}
+}
 
 // Show answers GET /api/v1/readiness/{service}.
 func (a *API) Show(w http.ResponseWriter, r *http.Request) {
 	service := r.PathValue("service")
+	if !a.covered(w, r, service) {
+		return
+	}
 	all, err := a.s.Assess(r.Context(), service)
 	if err != nil {
 		a.away(w, err)
@@ -80,8 +90,7 @@ func (a *API) Answer(w http.ResponseWriter, r *http.Request) {
 	case len(strings.TrimSpace(ask.Evidence)) < 5 || len(ask.Evidence) > 2000:
 		reply.Problem(w, http.StatusBadRequest, "bad_request", "evidence: must say where it can be looked at, in 5 to 2000 letters")
 		return
-	case !a.s.Covers(r.Context(), service):
-		reply.Problem(w, http.StatusForbidden, "scope", "service "+service+" is outside the scope of this token")
+	case !a.covered(w, r, service):
 		return
 	}
 	now, err := a.s.Now(r.Context())
@@ -121,6 +130,9 @@ const (
 
 // Trend answers GET /api/v1/readiness/{service}/trend?days=90.
 func (a *API) Trend(w http.ResponseWriter, r *http.Request) {
+	if !a.covered(w, r, r.PathValue("service")) {
+		return
+	}
 	if all, ok := a.trends(w, r, r.PathValue("service")); ok {
 		reply.JSON(w, http.StatusOK, all[0])
 	}
@@ -155,7 +167,16 @@ func (a *API) trends(w http.ResponseWriter, r *http.Request, service string) ([]
 		a.away(w, err)
 		return nil, false
 	}
-	return all, true
+	return slices.DeleteFunc(all, func(t Trend) bool { return !a.s.Covers(r.Context(), t.Service) }), true
+}
+
+// covered answers who asks for a service that is not theirs.
+func (a *API) covered(w http.ResponseWriter, r *http.Request, service string) bool {
+	ok := a.s.Covers(r.Context(), service)
+	if !ok {
+		reply.Problem(w, http.StatusForbidden, "scope", "service "+service+" is outside the scope of this token")
+	}
+	return ok
 }
 
 func (a *API) away(w http.ResponseWriter, err error) {
