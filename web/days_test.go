@@ -253,10 +253,8 @@ func TestMarkupInDaysIsEscaped(t *testing.T) {
 		if strings.Contains(body, "<script>alert") || strings.Contains(body, "<img src=x") {
 			t.Errorf("%s: stored markup came through", path)
 		}
-		for _, bad := range inline {
-			if found := bad.FindString(bare(body)); found != "" {
-				t.Errorf("%s: %s matches %q", path, bad, found)
-			}
+		for _, found := range refused(body) {
+			t.Errorf("%s: %q", path, found)
 		}
 		if status == 200 && strings.Contains(body, "&lt;script&gt;") {
 			seen++
@@ -297,7 +295,14 @@ func TestCalendarHasEachDateOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := view{when: when{zone: zone, now: noon}}
-		for day := time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2028; day = day.AddDate(0, 0, 9) {
+		// Seventeen years where clocks are set nearby, and a few days of each year of the rest.
+		const step = 7
+		for day := time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2028; day = day.AddDate(0, 0, step) {
+			_, before := day.AddDate(0, 0, -8).In(zone).Zone()
+			_, after := day.AddDate(0, 0, 8).In(zone).Zone()
+			if before == after && day.YearDay()%90 >= step {
+				continue
+			}
 			for _, kind := range []string{"month", "week"} {
 				v.r = httptest.NewRequest(http.MethodGet, "/gamedays?view="+kind+"&at="+day.Format(time.DateOnly), nil)
 				c := calendarSpan(v.r, noon, zone)
