@@ -309,6 +309,10 @@ func (h *house) answers(service string) []readiness.Answer {
 func (f readyFake) Assess(_ context.Context, service string) ([]readiness.Answer, error) {
 	return f.answers(service), f.broken
 }
+func (f readyFake) Glance(ctx context.Context, since time.Time) ([]readiness.Trend, error) {
+	return f.Look(ctx, "", since)
+}
+
 func (f readyFake) Look(_ context.Context, service string, since time.Time) ([]readiness.Trend, error) {
 	if f.broken != nil {
 		return nil, f.broken

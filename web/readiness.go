@@ -20,6 +20,8 @@ import (
 type Readiness interface {
 	// Look is how ready each service was day by day, by name; "" means all.
 	Look(ctx context.Context, service string, since time.Time) ([]readiness.Trend, error)
+	// Glance is Look at all with the States of the last days alone.
+	Glance(ctx context.Context, since time.Time) ([]readiness.Trend, error)
 	// Assess answers the questions for one service now.
 	Assess(ctx context.Context, service string) ([]readiness.Answer, error)
 }
@@ -75,7 +77,7 @@ func (l lang) itemWords(id string) string {
 
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
-	trends, err := s.cfg.Readiness.Look(r.Context(), "", v.now.AddDate(0, 0, 1-readyDays))
+	trends, err := s.cfg.Readiness.Glance(r.Context(), v.now.AddDate(0, 0, 1-readyDays))
 	o := readinessView{Trouble: s.read(v, "Readiness", err), Find: strings.TrimSpace(r.URL.Query().Get("q"))}
 	find := strings.ToLower(o.Find)
 	trends = slices.DeleteFunc(slices.Clone(trends), func(t readiness.Trend) bool {

@@ -73,12 +73,11 @@ type crowded struct {
 // runs as control does, with traffic coming in.
 func newCrowded(t testing.TB, dsn string, size crowd, live bool) *crowded {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(dsn)
+	cfg, err := store.Config(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.ConnConfig.Tracer = watch{}
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { _, err := c.Exec(ctx, `set jit = off`); return err } // as store.Open does
 	db, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

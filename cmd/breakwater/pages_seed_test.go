@@ -162,10 +162,11 @@ func (c crowd) looks(t testing.TB, db *pgxpool.Pool) {
 				t.Fatal(err)
 			}
 			at := c.until.AddDate(0, 0, -d)
-			rows = append(rows, []any{c.name(i), at.Truncate(24 * time.Hour), string(text), at})
+			day := readiness.Counted(states, at)
+			rows = append(rows, []any{c.name(i), at.Truncate(24 * time.Hour), string(text), day.Ready, day.No, day.Of, at})
 		}
 	}
-	if _, err := db.CopyFrom(t.Context(), pgx.Identifier{"readiness_day"}, []string{"service", "day", "states", "at"}, pgx.CopyFromRows(rows)); err != nil {
+	if _, err := db.CopyFrom(t.Context(), pgx.Identifier{"readiness_day"}, []string{"service", "day", "states", "yes", "no", "items", "at"}, pgx.CopyFromRows(rows)); err != nil {
 		t.Fatal(err)
 	}
 }

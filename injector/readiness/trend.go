@@ -93,8 +93,12 @@ func (t Trend) Gained() int {
 // Days keeps them.
 type Days interface {
 	KeepReadyDay(ctx context.Context, service string, d Day) error
-	// ReadyDays are those of one service, or of all for "", not older than since.
+	// ReadyDays are those of one service, or of all for "", not older than since, the
+	// oldest first.
 	ReadyDays(ctx context.Context, service string, since time.Time) (map[string][]Day, error)
+	// ReadyCounts are those of all, with the States of the last day of each alone: a
+	// quarter of all services is long.
+	ReadyCounts(ctx context.Context, since time.Time) (map[string][]Day, error)
 }
 
 // Recorder looks at every service again and again, so that there is a day to show
@@ -174,11 +178,26 @@ func (r *Recorder) Look(ctx context.Context, service string, since time.Time) ([
 	if err != nil {
 		return nil, err
 	}
-	names := []string{service}
-	if service == "" {
-		if names, err = r.Services(ctx); err != nil {
-			return nil, err
-		}
+	if service != "" {
+		return []Trend{TrendOf(service, days[service])}, nil
+	}
+	return r.trends(ctx, days)
+}
+
+// Glance is Look at all services without what changed: only the last day of each has
+// its States.
+func (r *Recorder) Glance(ctx context.Context, since time.Time) ([]Trend, error) {
+	days, err := r.Days.ReadyCounts(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	return r.trends(ctx, days)
+}
+
+func (r *Recorder) trends(ctx context.Context, days map[string][]Day) ([]Trend, error) {
+	names, err := r.Services(ctx)
+	if err != nil {
+		return nil, err
 	}
 	out := []Trend{}
 	for _, name := range slices.Sorted(slices.Values(names)) {

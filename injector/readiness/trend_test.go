@@ -34,6 +34,10 @@ func (s shelf) ReadyDays(_ context.Context, service string, since time.Time) (ma
 	return out, nil
 }
 
+func (s shelf) ReadyCounts(ctx context.Context, since time.Time) (map[string][]Day, error) {
+	return s.ReadyDays(ctx, "", since)
+}
+
 func TestTrendCountsDaysAndNamesWhatChanged(t *testing.T) {
 	at := time.Date(2026, 3, 1, 23, 50, 0, 0, time.FixedZone("", -2*3600)) // the 2nd, of UTC
 	f := good(at)

@@ -111,9 +111,32 @@ func (s *Store) Served(ctx context.Context, since time.Time) ([]traffic.Served, 
 	return found, nil
 }
 
+// What the page of retries counts, of all that is counted: a sum for each row of six
+// hours of every route.
+const (
+	tries    = `good, bad, neutral, first_try_bad, exchanges, attempts, retried, recovered`
+	triesSum = `sum(good)::bigint as good, sum(bad)::bigint as bad, sum(neutral)::bigint as neutral, sum(first_try_bad)::bigint as first_try_bad,
+    sum(exchanges)::bigint as exchanges, sum(attempts)::bigint as attempts, sum(retried)::bigint as retried, sum(recovered)::bigint as recovered`
+)
+
+// Whole hours from their sums, but for those that are to be summed anew; the minutes
+// of these and of both edges.
 const retryRoutesSQL = `
-select 0::bigint as n, service, env, route, upstream, ` + sums + `
-from rollup_minute where at >= @from and at < @to and route <> ''
+with dirty as (
+    select distinct service, env, at from rollup_dirty where span = 'hour' and at >= @first and at < @last
+)
+select 0::bigint as n, service, env, route, upstream, ` + triesSum + `
+from (
+    select service, env, route, upstream, ` + tries + ` from rollup_minute where at >= @from and at < @first and route <> ''
+    union all
+    select service, env, route, upstream, ` + tries + ` from rollup_hour h where at >= @first and at < @last and route <> ''
+      and not exists (select from dirty d where d.service = h.service and d.env = h.env and d.at = h.at)
+    union all
+    select service, env, route, upstream, ` + tries + ` from rollup_minute where at >= @last and at < @to and route <> ''
+    union all
+    select m.service, m.env, m.route, m.upstream, m.good, m.bad, m.neutral, m.first_try_bad, m.exchanges, m.attempts, m.retried, m.recovered
+    from dirty d join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour' and m.route <> ''
+) as part
 group by service, env, route, upstream order by service, route, upstream, env`
 
 type retryRouteRow struct {
@@ -123,11 +146,15 @@ type retryRouteRow struct {
 
 // RetryRoutes counts every route over [from, to).
 func (s *Store) RetryRoutes(ctx context.Context, from, to time.Time) ([]traffic.Route, error) {
-	rows, err := s.db.Query(ctx, retryRoutesSQL, pgx.StrictNamedArgs{"from": from, "to": to})
+	first, last := from.Add(time.Hour-1).Truncate(time.Hour), to.Truncate(time.Hour)
+	if !first.Before(last) { // no whole hour in it
+		first, last = to, to
+	}
+	rows, err := s.db.Query(ctx, retryRoutesSQL, pgx.StrictNamedArgs{"from": from, "to": to, "first": first, "last": last})
 	if err != nil {
 		return nil, fmt.Errorf("tries of routes: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[retryRouteRow])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[retryRouteRow])
 	if err != nil {
 		return nil, fmt.Errorf("tries of routes: %w", err)
 	}
@@ -139,7 +166,7 @@ func (s *Store) RetryRoutes(ctx context.Context, from, to time.Time) ([]traffic.
 }
 
 const retryStepsSQL = `
-select 0::bigint as n, date_bin(@step::interval, at, '2000-01-01'::timestamptz) as at, ` + sums + `
+select 0::bigint as n, date_bin(@step::interval, at, '2000-01-01'::timestamptz) as at, ` + triesSum + `
 from service_minute where at >= @from and at < @to and (@service = '' or service = @service)
 group by 2 order by 2`
 
@@ -155,7 +182,7 @@ func (s *Store) RetrySteps(ctx context.Context, service string, from, to time.Ti
 	if err != nil {
 		return nil, fmt.Errorf("tries over time: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[retryStepRow])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[retryStepRow])
 	if err != nil {
 		return nil, fmt.Errorf("tries over time: %w", err)
 	}

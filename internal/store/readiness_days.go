@@ -18,11 +18,15 @@ const readyDaysKept = 800 * 24 * time.Hour
 const (
 	// A control that was held up must not put an old look over a newer one.
 	keepReadyDaySQL = `
-insert into readiness_day (service, day, states, at) values (@service, @day, @states, @at)
-on conflict (service, day) do update set states = excluded.states, at = excluded.at where readiness_day.at <= excluded.at`
+insert into readiness_day (service, day, states, yes, no, items, at) values (@service, @day, @states, @yes, @no, @items, @at)
+on conflict (service, day) do update set states = excluded.states, yes = excluded.yes, no = excluded.no, items = excluded.items, at = excluded.at
+where readiness_day.at <= excluded.at`
 	dropReadyDaysSQL = `delete from readiness_day where day < @before`
 	readyDaysSQL     = `
-select service, states, at from readiness_day where (@service = '' or service = @service) and day >= @since order by service, day`
+select service, at, yes, no, items, states from readiness_day where (@service = '' or service = @service) and day >= @since order by service, day`
+	readyCountsSQL = `
+select service, at, yes, no, items, case when lead(day) over (partition by service order by day) is null then states end
+from readiness_day where day >= @since order by service, day`
 )
 
 // KeepReadyDay keeps how ready service was.
@@ -33,7 +37,7 @@ func (s *Store) KeepReadyDay(ctx context.Context, service string, d readiness.Da
 	}
 	at := d.At.UTC()
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, keepReadyDaySQL, pgx.StrictNamedArgs{"service": service, "day": at, "states": states, "at": at}); err != nil {
+		if _, err := tx.Exec(ctx, keepReadyDaySQL, pgx.StrictNamedArgs{"service": service, "day": at, "states": states, "yes": d.Ready, "no": d.No, "items": d.Of, "at": at}); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, dropReadyDaysSQL, pgx.StrictNamedArgs{"before": at.Add(-readyDaysKept)})
@@ -45,22 +49,34 @@ func (s *Store) KeepReadyDay(ctx context.Context, service string, d readiness.Da
 	return nil
 }
 
-// ReadyDays are the days since then, oldest first; service "" means all.
+// ReadyDays implements readiness.Days.
 func (s *Store) ReadyDays(ctx context.Context, service string, since time.Time) (map[string][]readiness.Day, error) {
-	rows, err := s.db.Query(ctx, readyDaysSQL, pgx.StrictNamedArgs{"service": service, "since": since.UTC()})
+	return s.readyDays(ctx, readyDaysSQL, pgx.StrictNamedArgs{"service": service, "since": since.UTC()})
+}
+
+// ReadyCounts implements readiness.Days.
+func (s *Store) ReadyCounts(ctx context.Context, since time.Time) (map[string][]readiness.Day, error) {
+	return s.readyDays(ctx, readyCountsSQL, pgx.StrictNamedArgs{"since": since.UTC()})
+}
+
+func (s *Store) readyDays(ctx context.Context, sql string, args pgx.StrictNamedArgs) (map[string][]readiness.Day, error) {
+	rows, err := s.db.Query(ctx, sql, args)
 	if err != nil {
 		return nil, fmt.Errorf("read days of readiness: %w", err)
 	}
 	out := map[string][]readiness.Day{}
 	var name string
+	var d readiness.Day
 	var states []byte
-	var at time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&name, &states, &at}, func() error {
-		held := map[string]readiness.State{}
-		if err := json.Unmarshal(states, &held); err != nil {
-			return err
+	if _, err := pgx.ForEachRow(rows, []any{&name, &d.At, &d.Ready, &d.No, &d.Of, &states}, func() error {
+		d.At, d.States = d.At.UTC(), nil
+		d.Day, d.Unknown = d.At.Format(time.DateOnly), d.Of-d.Ready-d.No
+		if states != nil {
+			if err := json.Unmarshal(states, &d.States); err != nil {
+				return err
+			}
 		}
-		out[name] = append(out[name], readiness.Counted(held, at))
+		out[name] = append(out[name], d)
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read days of readiness: %w", err)

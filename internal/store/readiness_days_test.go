@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -32,6 +33,18 @@ func TestReadyDays(t *testing.T) {
 	}
 	if len(trend.Changes) != 2 || trend.Changes[0] != (readiness.Change{Day: "2026-03-04", Item: "slo", From: readiness.Yes, To: readiness.No}) {
 		t.Errorf("changes %+v", trend.Changes)
+	}
+	counts, err := d.ReadyCounts(ctx, noon.AddDate(0, 0, -2))
+	d.must(err)
+	for name, days := range all {
+		for i, want := range days {
+			if i < len(days)-1 {
+				want.States = nil // of the last alone
+			}
+			if got := counts[name][i]; !reflect.DeepEqual(got, want) {
+				t.Errorf("counted %+v of %s, want %+v", got, name, want)
+			}
+		}
 	}
 	one, err := d.ReadyDays(ctx, "points", noon)
 	d.must(err)
