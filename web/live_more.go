@@ -74,6 +74,9 @@ func (s *Server) runBands(r *http.Request, v view, a axis, run injector.Run) (*B
 	v.runs = []injector.Run{run}
 	out := v.bands(a, bands, len(gateways) > 1)
 	if out != nil {
+		for i := range out.X { // seconds are too long to stand side by side on a phone
+			out.X[i].Wide = out.X[i].Anchor == "middle"
+		}
 		out.Label, out.Rest = v.say("State of the policies of %s during the run", run.Service), ""
 	}
 	return out, ""

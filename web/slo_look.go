@@ -241,7 +241,7 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 	for _, p := range parts {
 		all += p.Bad
 	}
-	scale := float64(max(b.Allowed, all, 1))
+	scale := float64(max(b.Allowed, all, b.Tally.Bad, 1))
 	var seen int64
 	for i, p := range parts {
 		out.rows = append(out.rows, []field{txt(string(p.Kind)), txt(p.Ref), txt(p.Title), num(p.Bad), num(p.PPM), num(slo.Part(p.Bad, b.Allowed)), instant(p.First), instant(p.Last)})
@@ -256,6 +256,13 @@ func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sh
 	if rest := all - seen; rest > 0 {
 		page.Spent = append(page.Spent, SpentRow{Name: v.count(len(parts)-10, "more cause", "more causes"), Note: v.say("each smaller than these"), Class: "f-c4", X: pos(100 * float64(seen) / scale), W: pos(100 * float64(rest) / scale),
 			Failures: slo.Count(rest), Share: slo.SpentPercent(slo.Part(rest, b.Allowed))})
+	}
+	// Causes are kept for some seconds; what failed meanwhile is said, so that the rows add up.
+	if late := b.Tally.Bad - all; late > 0 && len(parts) > 0 {
+		out.rows = append(out.rows, []field{txt("not_yet"), txt(""), txt(""), num(late), {}, num(slo.Part(late, b.Allowed)), {}, {}})
+		page.Spent = append(page.Spent, SpentRow{Name: v.say("Not put down yet"), Note: v.say("failed within the last seconds"), Class: "f-c4", X: pos(100 * float64(all) / scale), W: pos(100 * float64(late) / scale),
+			Failures: slo.Count(late), Share: slo.SpentPercent(slo.Part(late, b.Allowed))})
+		all += late
 	}
 	if len(parts) == 0 {
 		page.SpentTrouble = v.say("Nothing failed in the window: the whole budget is left.")

@@ -74,6 +74,15 @@ func TestWhoSpentItAddsUp(t *testing.T) {
 		if sum != st.Budget.Tally.Bad {
 			t.Errorf("causes have %d failures, the budget %d", sum, st.Budget.Tally.Bad)
 		}
+		// A moment later more has failed than causes are known of: it is said, and adds up.
+		st.Budget.Tally.Bad += 7
+		sum = 0
+		for _, row := range s.spent(r, v, st, &sloView{}).rows {
+			sum += parse(t, row[3].text)
+		}
+		if sum != st.Budget.Tally.Bad {
+			t.Errorf("a moment later causes have %d failures, the budget %d", sum, st.Budget.Tally.Bad)
+		}
 		if last := page.Spent[len(page.Spent)-1]; last.Name != "Left" || last.Share != slo.Percent(st.Budget.RemainingPPM) {
 			t.Errorf("the last row is %+v", last)
 		}

@@ -76,6 +76,29 @@ if (all) test('a tab left open does not grow', async (t) => {
   }
 });
 
+// Each that left once kept the one before it by an exception's stack, and so all of them.
+test('charts that come and go leave nothing behind', async (t) => {
+  const { context, page, sins } = await watched(browser);
+  await page.goto(base + service);
+  const cdp = await context.newCDPSession(page);
+  await cdp.send('Performance.enable');
+  const counted = async () => {
+    for (let i = 0; i < 3; i++) await cdp.send('HeapProfiler.collectGarbage');
+    const { metrics } = await cdp.send('Performance.getMetrics');
+    const of = (/** @type {string} */ name) => metrics.find((m) => m.name === name)?.value || 0;
+    return { nodes: of('Nodes'), listeners: of('JSEventListeners') };
+  };
+  await swap(page, 12);
+  const before = await counted();
+  await swap(page, 48);
+  const now = await counted();
+  t.diagnostic(`nodes ${before.nodes} to ${now.nodes}, listeners ${before.listeners} to ${now.listeners}`);
+  assert.ok(now.nodes <= before.nodes * 1.5 + 3000, `nodes grow from ${before.nodes} to ${now.nodes}`);
+  assert.ok(now.listeners <= before.listeners + 20, `listeners grow from ${before.listeners} to ${now.listeners}`);
+  assert.deepEqual(sins, []);
+  await context.close();
+});
+
 test('going away and coming back leaves one stream', async () => {
   const { context, page, sins } = await watched(browser);
   await page.goto(base + '/');

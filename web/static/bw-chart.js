@@ -46,7 +46,9 @@ class BwChart extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.stay?.abort();
+    // A reason of our own: the exception made in its absence keeps the stack, and with it what others left behind.
+    this.stay?.abort('left the page');
+    this.stay = undefined;
     this.changes?.disconnect();
     this.sizes?.disconnect();
     cancelAnimationFrame(this.frame || 0);

@@ -25,7 +25,8 @@ class BwHeatmap extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.stay?.abort();
+    this.stay?.abort('left the page'); // see bw-chart.js
+    this.stay = undefined;
   }
 
   rows() {
