@@ -113,13 +113,13 @@ func TestWeightOfTheFirstPage(t *testing.T) {
 
 // However many services there are, a page shows so many rows and offers the rest.
 func TestRowsAreBounded(t *testing.T) {
-	const services = 700
+	const services = 420
 	h := many(noon, services).server(t).Handler()
-	row := regexp.MustCompile(`<tr|class="card svc"`)
+	rows := func(body string) int { return strings.Count(body, "<tr") + strings.Count(body, `class="card svc"`) }
 	for path, offers := range map[string]bool{"/": true, "/?view=table": true, "/slos": true, "/now": true, "/gate": true, "/readiness": true, "/retries": false, "/breakers": false, "/gamedays": false, "/alerts": false, "/findings": false,
 		"/find?q=service": false, "/requests": false, "/simulator": false, "/?tv=1": true} {
 		_, _, body := get(t, h, path)
-		if n := len(row.FindAllString(body, -1)); n > 400 { // a chart has a table of its own
+		if n := rows(body); n > 400 { // a chart has a table of its own
 			t.Errorf("%s has %d rows", path, n)
 		}
 		if offers && !strings.Contains(body, "Show all") {
@@ -130,7 +130,7 @@ func TestRowsAreBounded(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/?all=1", "/?view=table&all=1", "/slos?all=1", "/now?all=1", "/gate?all=1"} {
-		if _, _, body := get(t, h, path); len(row.FindAllString(body, -1)) < services {
+		if _, _, body := get(t, h, path); rows(body) < services {
 			t.Errorf("%s does not show them all", path)
 		}
 	}
