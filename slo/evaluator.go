@@ -95,6 +95,14 @@ func (e *Evaluator) Statuses() []Status {
 	return slices.Clone(e.last)
 }
 
+// View is Statuses for who looks at them again and again: they are shared, and may not
+// be changed.
+func (e *Evaluator) View() []Status {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.last
+}
+
 // Limit is the latency limit that ingest is to count a service's requests by: that
 // of its latency objective, 0 for none.
 func (e *Evaluator) Limit(service, _ string) time.Duration {

@@ -68,7 +68,7 @@ func (s *pageSystem) admins() (list []string, named bool) {
 func (s *pageSystem) doctor(admin string) (*doctor, func()) {
 	set := s.c.set
 	set.control, set.admin = "http://"+s.address, admin
-	d := &doctor{set: set, client: &http.Client{Transport: clientTransport(), Timeout: 2 * time.Second}, now: time.Now}
+	d := &doctor{set: set, client: &http.Client{Transport: clientTransport(), Timeout: 2 * time.Second}, now: time.Now, examined: &s.c.examined}
 	return d, d.client.CloseIdleConnections
 }
 

@@ -158,7 +158,7 @@ func (d documentDesk) Compare(ctx context.Context, number int64) (web.DocumentCh
 		return web.DocumentChange{}, err
 	}
 	out.Newest = newest.Number
-	if err := checkDocuments(files); err != nil {
+	if err := d.c.checked.of(files, checkDocuments); err != nil {
 		out.Mistakes = mistakesOf(err)
 	}
 	return out, nil

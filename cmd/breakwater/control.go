@@ -98,6 +98,9 @@ type control struct {
 	signin     signin
 	system     *pageSystem // what the pages of admins look at
 	ingest     *ingest.Handler
+	papers     byFiles[paperwork]
+	checked    byFiles[error]
+	examined   byFiles[examined]
 	metrics    *prometheus.Registry
 	// writing is held while the files of --config are written, kept as a revision or
 	// taken in; imported is the hash of those that were taken in last.

@@ -35,6 +35,8 @@ type doctor struct {
 	client *http.Client
 	now    func() time.Time
 	found  []finding
+	// examined is control's, where a page asks for it again and again.
+	examined *byFiles[examined]
 }
 
 func newDoctor(io streams) *cobra.Command {
@@ -57,7 +59,7 @@ func newDoctor(io streams) *cobra.Command {
 			if err := set.checkControl(); err != nil {
 				return err
 			}
-			d := &doctor{set: set, client: &http.Client{Transport: clientTransport(), Timeout: 5 * time.Second}, now: time.Now}
+			d := &doctor{set: set, client: &http.Client{Transport: clientTransport(), Timeout: 5 * time.Second}, now: time.Now, examined: &byFiles[examined]{}}
 			defer d.client.CloseIdleConnections()
 			d.examine(cmd.Context(), given(cmd.Flags()))
 			if err := d.write(io.out, output); err != nil {
@@ -132,8 +134,13 @@ func (d *doctor) documents(named func(string) bool) {
 	if len(files) == 0 {
 		files = []conf.File{{Name: d.set.config}}
 	}
-	r := check(files)
-	d.weaknesses(r, files)
+	seen := d.examined.of(files, examineFiles)
+	r := seen.report
+	if n := seen.weak; n > 0 {
+		d.say("weakness", "warn", "breakwater validate --weaknesses "+d.set.config+" says which and where", "the documents show %d ways in which they will not protect", n)
+	} else if r.OK {
+		d.ok("weakness", "the documents show none")
+	}
 	do := "breakwater validate " + d.set.config + " says where"
 	switch {
 	case !r.OK:
@@ -147,15 +154,17 @@ func (d *doctor) documents(named func(string) bool) {
 	}
 }
 
-// weaknesses tells of what is no mistake, and will not protect when it is needed.
-func (d *doctor) weaknesses(r explain.Report, files []conf.File) {
-	before := len(r.Findings)
-	addWeaknesses(&r, files)
-	if len(r.Findings) > before {
-		d.say("weakness", "warn", "breakwater validate --weaknesses "+d.set.config+" says which and where", "the documents show %d ways in which they will not protect", len(r.Findings)-before)
-	} else if r.OK {
-		d.ok("weakness", "the documents show none")
-	}
+// examined is what there is to say of documents.
+type examined struct {
+	report explain.Report
+	weak   int // of what is no mistake, and will not protect when it is needed
+}
+
+func examineFiles(files []conf.File) examined {
+	r := check(files)
+	with := r
+	addWeaknesses(&with, files)
+	return examined{r, len(with.Findings) - len(r.Findings)}
 }
 
 // stateDir looks at the directory itself and how much room its disk has.

@@ -120,7 +120,7 @@ func TestDoctorOfNothing(t *testing.T) {
 	if _, err := os.Lstat(state); err == nil {
 		t.Error("to look has made the state directory")
 	}
-	d := &doctor{set: settings{admin: away, control: "http://" + away, db: "auto", stateDir: state}, client: &http.Client{}, now: time.Now}
+	d := &doctor{set: settings{admin: away, control: "http://" + away, db: "auto", stateDir: state}, client: &http.Client{}, now: time.Now, examined: &byFiles[examined]{}}
 	d.examine(t.Context(), func(string) bool { return false })
 	for _, f := range d.found {
 		if f.State == "fail" {

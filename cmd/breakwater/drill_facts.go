@@ -14,18 +14,25 @@ import (
 )
 
 // documents are those of the gateways as control has them; false: it has none that
-// say where a request goes.
+// say where a request goes. They are shared, and may not be changed.
 func (c *control) documents() (*config.Config, bool) {
-	if c.set.config == "" {
+	p, ok := c.paperwork()
+	if !ok {
 		return nil, false
+	}
+	return p.cfg, len(p.cfg.Routes) > 0
+}
+
+// paperwork is what there is to know of the documents; false: they cannot be read.
+func (c *control) paperwork() (paperwork, bool) {
+	if c.set.config == "" {
+		return paperwork{}, false
 	}
 	files, err := conf.Load(c.set.config)
 	if err != nil {
-		return nil, false
+		return paperwork{}, false
 	}
-	var mistakes conf.Log
-	cfg := config.Parse(files, &mistakes)
-	return cfg, len(cfg.Routes) > 0
+	return c.papers.of(files, parsePapers), true
 }
 
 // preflight tells the injector what the documents and budgets say of a target; what

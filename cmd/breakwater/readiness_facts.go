@@ -25,7 +25,7 @@ func (c *control) readiness(ctx context.Context, service string) ([]readiness.An
 	}
 	f := readiness.Facts{Service: service, Now: now}
 	c.readyDocuments(service, &f)
-	for _, s := range c.slo.Statuses() {
+	for _, s := range c.slo.View() {
 		if o := s.Objective; o.Service == service && o.Terms != nil && o.Terms.Indicator.Kind == slo.Latency {
 			f.Latency = append(f.Latency, o.ID)
 		} else if o.Service == service {
@@ -137,21 +137,13 @@ func (c *control) readyDocuments(service string, f *readiness.Facts) {
 			f.Contracts = append(f.Contracts, x.Name)
 		}
 	}
-	files, err := conf.Load(c.set.config)
-	if err != nil {
-		return
-	}
-	var log conf.Log
-	for _, d := range conf.SplitAll(files, &log) {
-		switch d.Kind {
-		case "Contract":
-			if d.Root.Map().Get("service").Str("") == service {
-				f.Contracts = append(f.Contracts, d.Root.Map().Get("name").Str("contract"))
-			}
-		case "ErrorDictionary":
-			f.Codes = append(f.Codes, d.Root.Map().Get("name").Str("dictionary"))
+	p, _ := c.paperwork()
+	for _, x := range p.contracts {
+		if x.service == service {
+			f.Contracts = append(f.Contracts, x.name)
 		}
 	}
+	f.Codes = append(f.Codes, p.codes...)
 }
 
 // budgeted reports whether an upstream's retries are bounded; without a word of its

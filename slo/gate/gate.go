@@ -5,7 +5,6 @@ package gate
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"breakwater/slo"
@@ -144,9 +143,12 @@ func judge(r Request, f Facts, now time.Time) (Decision, capped) {
 		r.Kind = Feature
 	}
 	j := judgement{r: r, f: f, now: now}
-	mine := slices.DeleteFunc(slices.Clone(f.Statuses), func(s slo.Status) bool {
-		return s.Objective.Service != r.Service || r.Env != "" && s.Env != r.Env
-	})
+	var mine []slo.Status
+	for i := range f.Statuses { // which are long, and many
+		if s := &f.Statuses[i]; s.Objective.Service == r.Service && (r.Env == "" || s.Env == r.Env) {
+			mine = append(mine, *s)
+		}
+	}
 	s, ok := slo.Worst(mine)
 	j.env = r.Env
 	if j.env == "" {
