@@ -86,7 +86,7 @@ func TestFoldedMinutesEqualUnfoldedOnes(t *testing.T) {
 	var mu sync.Mutex
 	var raw []retrylog.Exchange
 	var group sync.WaitGroup
-	const workers, each = 8, 2000
+	const workers, each = 8, 500
 	for w := range workers {
 		group.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(w), 1))
@@ -210,7 +210,7 @@ func TestOneLineForAllThatAreAlike(t *testing.T) {
 func TestAFullTableLosesNothing(t *testing.T) {
 	c := newControl(t)
 	cfg := config(t, t.TempDir(), c)
-	cfg.SegmentBytes, cfg.Every = 8<<20, time.Second
+	cfg.SegmentBytes, cfg.Every = 8<<20, time.Hour // one window
 	s := open(t, cfg)
 	const n = 3 * foldSlots
 	for round := range 2 {

@@ -181,7 +181,7 @@ func run(t *testing.T, s *Spool) (stop func()) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if err := s.Close(ctx); err != nil {
 				t.Error(err)
@@ -225,7 +225,7 @@ func TestEveryRecordArrivesOnceOverRotations(t *testing.T) {
 	cfg.Registerer = reg
 	s := open(t, cfg)
 	stop := run(t, s)
-	const workers, each = 8, 1500
+	const workers, each = 8, 500
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {

@@ -58,7 +58,7 @@ func TestReliability_F7_FoldedCountsOutliveAKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		enough := 500 + r.IntN(6000)
+		enough := 300 + r.IntN(2500)
 		lines := bufio.NewScanner(stdout)
 		for n := 0; lines.Scan(); n++ {
 			if n == enough {
