@@ -2,11 +2,13 @@ package store
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"breakwater/internal/pgtest"
 	"breakwater/internal/retrylog"
+	"breakwater/slo"
 	"breakwater/slo/traffic"
 )
 
@@ -97,5 +99,50 @@ func TestFatesAndRefusals(t *testing.T) {
 	steps, err := s.RetrySteps(t.Context(), "", sloNoon.Add(-time.Hour), sloNoon, 5*time.Minute)
 	if err != nil || len(steps) != 1 || steps[0].Tally.Exchanges != 105 || !steps[0].At.Equal(at.Truncate(5*time.Minute)) {
 		t.Errorf("steps %+v, %v", steps, err)
+	}
+}
+
+// Whole hours are read from their sums, those that have changed since and both edges
+// minute by minute: it comes to the same as all minutes.
+func TestRoutesOfRetriesAreSummedFromHours(t *testing.T) {
+	db := pgtest.Pool(t)
+	s := New(db)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	all := func(n int) (out []minute) {
+		for range n {
+			out = append(out, minute{service: []string{"order", "points"}[rnd.IntN(2)], route: []string{"a", "b", ""}[rnd.IntN(3)], experiment: []string{"", "x"}[rnd.IntN(2)],
+				at: sloNoon.Add(-time.Duration(1+rnd.IntN(8*60)) * time.Minute), good: rnd.Int64N(9), bad: rnd.Int64N(3)})
+		}
+		return out
+	}
+	counted := all(400)
+	addMinutes(t, db, counted...)
+	var k Kept
+	if err := s.roll(t.Context(), sloNoon, &k); err != nil || k.Hours == 0 {
+		t.Fatalf("%d hours summed, %v", k.Hours, err)
+	}
+	late := all(40) // whose hours are to be summed anew
+	addMinutes(t, db, late...)
+	counted = append(counted, late...)
+	for range 30 {
+		from := sloNoon.Add(-time.Duration(rnd.IntN(8*60)) * time.Minute)
+		to := from.Add(time.Duration(1+rnd.IntN(7*60)) * time.Minute)
+		want := map[string]slo.Tally{}
+		for _, m := range counted {
+			if m.route != "" && !m.at.Before(from) && m.at.Before(to) {
+				w := want[m.service+m.route]
+				w.Good, w.Bad, w.Exchanges = w.Good+m.good, w.Bad+m.bad, w.Exchanges+m.good+m.bad
+				want[m.service+m.route] = w
+			}
+		}
+		routes, err := s.RetryRoutes(t.Context(), from, to)
+		if err != nil || len(routes) != len(want) {
+			t.Fatalf("%d routes from %v to %v, want %d, %v", len(routes), from, to, len(want), err)
+		}
+		for _, r := range routes {
+			if w, g := want[r.Service+r.Route], r.Tally; g.Good != w.Good || g.Bad != w.Bad || g.Exchanges != w.Exchanges {
+				t.Errorf("%s %s from %v to %v: %+v, want %+v", r.Service, r.Route, from, to, g, w)
+			}
+		}
 	}
 }
