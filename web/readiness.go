@@ -60,8 +60,9 @@ type ReadyRow struct {
 	Ready                               int
 }
 
-// ReadyCell is one answer.
-type ReadyCell struct{ Href, Class, Icon, Text string }
+// ReadyCell is one answer. There are thousands on a page: the template knows what stands
+// in each of the three kinds.
+type ReadyCell struct{ Href, Class string }
 
 const (
 	readyDays  = 90
@@ -171,7 +172,7 @@ func (v view) readyRow(t readiness.Trend) ReadyRow {
 	}
 	for _, id := range readiness.Items() {
 		mark := stateMark(d.States[id])
-		row.Cells = append(row.Cells, ReadyCell{Href: row.Href + "#" + id, Class: mark.Class, Icon: mark.Icon, Text: v.word(mark.Text)})
+		row.Cells = append(row.Cells, ReadyCell{Href: row.Href + "#" + id, Class: mark.Class})
 	}
 	return row
 }
