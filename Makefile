@@ -11,7 +11,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint screenshots bench-ledger
+.PHONY: help build demo test check lint screenshots bench-ledger bench-pages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,10 @@ bench-ledger: build ## budgets over 43,200,000 minute rows, and the rates of ing
 	@.ci/need postgresql
 	go test -run '^$$' -bench 'BudgetOfAMonth|BenchmarkIngest' -timeout 90m ./internal/store -slo.routes 1000 -slo.control $(CURDIR)/bin/breakwater
 	go test -run '^$$' -bench ParseAndFold -cpu 1 ./slo/ingest
+
+bench-pages: ## how long the server takes for each page over 200 services and 30 days; some 40 minutes, 25 GB
+	@.ci/need postgresql
+	go test -run '^$$' -bench Pages -benchtime 1x -timeout 120m ./cmd/breakwater
 
 # After three minutes a drill is over and a service is frozen: every page has something to show.
 screenshots: ## pictures of every page into web/e2e/shots
