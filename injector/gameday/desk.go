@@ -291,7 +291,7 @@ func (d *Desk) release(ctx context.Context, h Held, now time.Time) error {
 func (d *Desk) Write(ctx context.Context, id, kind, text string) error {
 	actor := d.cfg.Actor(ctx)
 	if strings.TrimSpace(text) == "" || len(text) > 4000 || kind != "note" && kind != "debrief" {
-		return fmt.Errorf("must be a note or a debrief of 1 to 4000 bytes: %w", ErrText)
+		return fmt.Errorf("text: must be a note or a debrief of 1 to 4000 bytes: %w", ErrText)
 	}
 	h, _, err := d.find(ctx, id)
 	if err == nil {
