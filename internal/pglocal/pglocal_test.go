@@ -40,6 +40,9 @@ func config(dir string) Config {
 // home is a place that the cluster's user can reach.
 func home(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a cluster of its own takes seconds: part of make test, not of make check")
+	}
 	if _, err := Find(); errors.Is(err, ErrNotFound) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
@@ -135,9 +138,6 @@ func kill9(t *testing.T, owner *exec.Cmd) {
 }
 
 func TestDataSurvivesARestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds: part of make test, not of make check")
-	}
 	dir := home(t)
 	c := start(t, dir)
 	ask(t, c, `create table kept as select 'yes'::text as v`)
@@ -290,9 +290,6 @@ func TestForeignDataIsNotTouched(t *testing.T) {
 }
 
 func TestWhatPostgresSaidIsInTheError(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds: part of make test, not of make check")
-	}
 	cfg := config(home(t))
 	cfg.Settings = append(cfg.Settings, "no_such_setting=1")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
