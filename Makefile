@@ -28,7 +28,8 @@ demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
 # The three that take longest begin first, or the last one would run alone.
 # The processes of cmd/breakwater are timed, so they run when nothing else does;
 # the browser looks at the demo they start. Most of that time they wait for leases
-# and windows to end, so there are more of them than cores.
+# and windows to end, so there are more of them than cores: twice -parallel, each in
+# a test binary without the race detector (plain_test.go).
 test: ## everything that proves the project; installs what it needs
 	@.ci/need postgresql redis-server gcc python3 chromium nodejs npm
 	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp lint build

@@ -248,6 +248,7 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	if page := d.get("/", nil); !strings.Contains(page, "points") {
 		t.Error("the overview does not show the points service")
 	}
+	looked := browse(t, d.url, filepath.Join(dir, "demo"), "chinese.test.mjs", "long.test.mjs") // what needs no story, while it is told
 	limit := func() time.Duration { return time.Until(began.Add(4 * time.Minute)) }
 	d.await("a service is frozen and its gate denies", limit(), func() bool {
 		code, _ := d.gate("points")
@@ -291,7 +292,8 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 		t.Errorf("gate of an unknown service exits %d, want 4:\n%s", code, text)
 	}
 
-	t.Run("in a browser", func(t *testing.T) { browse(t, d.url, filepath.Join(dir, "demo")) })
+	looked()
+	browse(t, d.url, filepath.Join(dir, "demo"), "pages.test.mjs", "journeys.test.mjs")()
 
 	d.stop()
 	if left := processesWith(dir); left != "" {
@@ -327,36 +329,6 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	again.stop()
 	if left := processesWith(dir); left != "" {
 		t.Errorf("processes are left after the second stop:\n%s", left)
-	}
-}
-
-// browse runs the browser tests against a control that has something to show.
-func browse(t *testing.T, url, state string) {
-	t.Helper()
-	token, err := os.ReadFile(filepath.Join(state, "first-admin.token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e2e := filepath.Join("..", "..", "web", "e2e")
-	if _, err := os.Stat(filepath.Join(e2e, "node_modules", "playwright-core")); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("the browser tests are not installed: %v", err)
-		}
-		t.Skip("the browser tests are not installed: make test does it")
-	}
-	cmd := exec.Command("npm", "test", "--silent")
-	cmd.Dir = e2e
-	// The story has no finding yet: its drills pass.
-	cmd.Env = append(os.Environ(), "BASE_URL="+url, "ADMIN_TOKEN="+strings.TrimSpace(string(token)), "BREAKWATER="+bin(t), "MAY_LACK=/findings/{key}")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-		return
-	}
-	for line := range strings.SplitSeq(string(out), "\n") {
-		if strings.HasPrefix(line, "# pass") || strings.HasPrefix(line, "# tests") || strings.HasPrefix(line, "# skipped") {
-			t.Log(line)
-		}
 	}
 }
 

@@ -23,7 +23,8 @@ test('who prefers Chinese reads it, without a barrier, wide or on a phone', asyn
         assert.equal(await page.locator('html').getAttribute('lang'), 'zh-CN');
         assert.match(await page.locator('#stop-all').innerText(), /全部停止/);
         assert.match(await page.locator('main').innerText(), /\p{Script=Han}{2}/u);
-        assert.deepEqual((await strict(page)).violations, [], `${colorScheme}, ${width}`);
+        // The documents are those of pages.test.mjs in other words, so one look at each is enough.
+        if (width === 390 || process.env.VIEWS === 'all') assert.deepEqual((await strict(page)).violations, [], `${colorScheme}, ${width}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(wide <= 0, `at ${width} the page is ${wide} px wider than the screen`);
       }

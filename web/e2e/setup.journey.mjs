@@ -30,9 +30,9 @@ test('J6: an empty control, a first promise and a first weekly drill in under fi
   const { context, page, sins } = await watched(browser);
   const fill = (/** @type {string} */ name, /** @type {string} */ value) => { steps++; return page.locator(`main [name=${name}]`).first().fill(value); };
   const press = (/** @type {string} */ selector) => { steps++; return page.locator(selector).first().click(); };
-  /** Each page that is passed: no barrier in either theme, wide or on a phone, and no wider than the screen. */
+  /** Each page that is passed: no barrier in either theme, wide or on a phone, and no wider than the screen. VIEWS=all: in all four views. */
   const sound = async (/** @type {string} */ where) => {
-    for (const [scheme, width] of /** @type {const} */ ([['light', 1440], ['dark', 1440], ['dark', 390], ['light', 390]])) {
+    for (const [scheme, width] of /** @type {const} */ ([['light', 1440], ['dark', 390], ['dark', 1440], ['light', 390]].slice(0, process.env.VIEWS === 'all' ? 4 : 2))) {
       await page.emulateMedia({ colorScheme: scheme });
       await page.setViewportSize({ width, height: 900 });
       assert.deepEqual((await strict(page)).violations, [], `${where}, ${scheme}, ${width}`);

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const browserTests = "../../web/e2e"
+
+// browse begins browser tests against a control that has something to show; the func
+// that is returned waits for their end.
+func browse(t *testing.T, url, state string, files ...string) (wait func()) {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(state, "first-admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(browserTests, "node_modules", "playwright-core")); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("the browser tests are not installed: %v", err)
+		}
+		t.Skip("the browser tests are not installed: make test does it")
+	}
+	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test"}, files...)...)
+	cmd.Dir = browserTests
+	// The story has no finding yet: its drills pass.
+	cmd.Env = append(os.Environ(), "BASE_URL="+url, "ADMIN_TOKEN="+strings.TrimSpace(string(token)), "BREAKWATER="+bin(t), "MAY_LACK=/findings/{key}")
+	out := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return func() {
+		t.Helper()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v\n%s", strings.Join(files, " "), err, out)
+			return
+		}
+		for line := range strings.SplitSeq(out.String(), "\n") {
+			if strings.HasPrefix(line, "# pass") || strings.HasPrefix(line, "# tests") || strings.HasPrefix(line, "# skipped") || strings.HasPrefix(line, "# duration") {
+				t.Log(line)
+			}
+		}
+	}
+}
+
+// TestTheDemoIsLookedAtByAllBrowserTests: what npm test runs is what the demo's story does.
+func TestTheDemoIsLookedAtByAllBrowserTests(t *testing.T) {
+	text, err := os.ReadFile("demo_e2e_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(browserTests, "*.test.mjs"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, f := range files {
+		if !strings.Contains(string(text), fmt.Sprintf("%q", filepath.Base(f))) {
+			t.Errorf("the demo's story does not run %s", filepath.Base(f))
+		}
+	}
+}
