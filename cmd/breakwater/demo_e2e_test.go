@@ -248,7 +248,8 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	if page := d.get("/", nil); !strings.Contains(page, "points") {
 		t.Error("the overview does not show the points service")
 	}
-	looked := browse(t, d.url, filepath.Join(dir, "demo"), "chinese.test.mjs", "long.test.mjs") // what needs no story, while it is told
+	early := []string{"chinese.test.mjs", "long.test.mjs"} // need no story
+	looked := browse(t, d.url, filepath.Join(dir, "demo"), early...)
 	limit := func() time.Duration { return time.Until(began.Add(4 * time.Minute)) }
 	d.await("a service is frozen and its gate denies", limit(), func() bool {
 		code, _ := d.gate("points")
@@ -293,7 +294,7 @@ func TestDemoTellsTheWholeStory(t *testing.T) {
 	}
 
 	looked()
-	browse(t, d.url, filepath.Join(dir, "demo"), "pages.test.mjs", "journeys.test.mjs")()
+	browse(t, d.url, filepath.Join(dir, "demo"), otherBrowserTests(t, early)...)()
 
 	d.stop()
 	if left := processesWith(dir); left != "" {

@@ -10,6 +10,9 @@ import (
 )
 
 func TestUserVerbs(t *testing.T) {
+	if plain(t) {
+		return
+	}
 	db := []string{"--db", pgtest.Empty(t)}
 	user := func(stdin, line string) ran {
 		return verb(t, stdin, append(append([]string{"user"}, strings.Fields(line)...), db...)...)
