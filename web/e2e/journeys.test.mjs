@@ -71,6 +71,10 @@ test('J4: at 3 a.m., without script, in the dark, on a phone', async () => {
   await page.goto(base + '/now');
   const at = await page.locator('#answers').boundingBox();
   assert.ok(at && at.y < 844, 'the answers begin below the fold');
+  for (const lead of await page.locator('#answers .lead').all()) { // all three, above the bar at the foot
+    const box = await lead.boundingBox();
+    assert.ok(box && box.y < 844 - 56, `an answer stands at ${box?.y}, below what a phone shows`);
+  }
   await says(page, /Likely causes/);
   assert.ok(await page.locator('#stop-all').isVisible());
   assert.deepEqual(sins, []);
