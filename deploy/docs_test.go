@@ -19,7 +19,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	name := filepath.Join(dir, "breakwater")
-	cmd := exec.Command("go", "build", "-o", name, "breakwater/cmd/breakwater")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", name, "breakwater/cmd/breakwater")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build does
 	out, err := cmd.CombinedOutput()
 	if err != nil {
