@@ -210,7 +210,7 @@ func (l lang) fateRows(fates []traffic.Fate) (rows []FateRow, bars []FateBar, su
 			return
 		}
 		rows = append(rows, FateRow{Class: class, Name: name, Note: note, Count: slo.Count(n), Share: slo.Percent(slo.Part(n, all)), Code: code})
-		bars = append(bars, FateBar{Class: class, X: pos(100 * float64(x) / float64(all)), W: pos(100*float64(n)/float64(all) - 0.25)})
+		bars = append(bars, FateBar{Class: class, X: pos(100 * float64(x) / float64(all)), W: pos(max(100*float64(n)/float64(all)-0.25, 0.1))}) // a gap between two, and never less than a line
 		x += n
 	}
 	add("f-normal", l.say("recovered"), l.say("retried, and good in the end"), saved, false)

@@ -1,8 +1,11 @@
 package web
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+
+	"breakwater/slo/traffic"
 )
 
 func TestRetriesPage(t *testing.T) {
@@ -37,5 +40,18 @@ func TestRetriesPage(t *testing.T) {
 	_, _, fates := get(t, shop(noon).server(t).Handler(), "/retries?format=csv&table=fates")
 	if strings.Count(fates, "\n") != 11 {
 		t.Errorf("fates as CSV: %s", fates)
+	}
+}
+
+// A fate of one in thousands is a line, and no rectangle of a width below nothing.
+func TestFatesAreNeverNarrowerThanALine(t *testing.T) {
+	_, bars, _ := lang{}.fateRows(traffic.Fates([]traffic.Fate{{Reason: "connect_failure", Retried: true, Count: 9_999, Recovered: 9_999}, {Reason: "deadline", Count: 1}}))
+	if len(bars) != 2 {
+		t.Fatalf("%+v", bars)
+	}
+	for _, b := range bars {
+		if w, err := strconv.ParseFloat(b.W, 64); err != nil || w <= 0 {
+			t.Errorf("a bar of the width %q", b.W)
+		}
 	}
 }

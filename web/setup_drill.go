@@ -114,6 +114,11 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 			d.Blocked = true
 			continue
 		}
+		// Two reasons of one code are agreed to together.
+		if i := slices.IndexFunc(d.Accepts, func(a AcceptRow) bool { return a.Code == w.Code }); i >= 0 {
+			d.Accepts[i].Text += "; " + w.Text
+			continue
+		}
 		d.Accepts = append(d.Accepts, AcceptRow{w.Code, sentenceCase(w.Text), slices.Contains(accepted, w.Code)})
 	}
 	// What can be agreed to stands once, beside its box.
@@ -161,7 +166,7 @@ func (s *Server) suggest(r *http.Request, v view, service string, accepted []str
 			}
 		}
 		for _, w := range refused {
-			if slices.Contains(accepted, w.Code) && slices.Contains(scenario.Refusals(), w.Code) {
+			if slices.Contains(accepted, w.Code) && slices.Contains(scenario.Refusals(), w.Code) && !slices.Contains(g.Accept, w.Code) {
 				g.Accept = append(g.Accept, w.Code)
 			}
 		}

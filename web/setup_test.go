@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -131,6 +132,31 @@ func TestSetupWrites(t *testing.T) {
 	drills, _, err := scenario.Parse(conf.File{Name: "x", Data: []byte(text)})
 	if err != nil || name != "web wrote drill-payment.yaml" || len(drills.Scenarios) != 1 || len(drills.GameDays) != 1 || drills.GameDays[0].Schedule.Zone != "Europe/Berlin" || drills.GameDays[0].Schedule.Cron != "30 9 * * 4" || drills.GameDays[0].Scenarios[0] != drills.Scenarios[0].ID {
 		t.Errorf("%s: %v\n%s", name, err, text)
+	}
+}
+
+// costly refuses a document twice for what it costs.
+type costly struct{ Scenarios }
+
+func (c costly) Preview(ctx context.Context, id, document string) (injector.Preview, error) {
+	p, err := c.Scenarios.Preview(ctx, id, document)
+	p.Warnings = append(p.Warnings, scenario.Warning{Code: scenario.Cost, Refuse: true, Text: "it spends too much"}, scenario.Warning{Code: scenario.Cost, Refuse: true, Text: "it hits too many"})
+	return p, err
+}
+
+// Two refusals of one code are one box, and one word in the document.
+func TestACodeIsAgreedToOnce(t *testing.T) {
+	h := empty(noon)
+	h.mayLift = true
+	h.gateways, h.counted = []injector.Gateway{{Name: "gw-1", At: noon.Add(-2 * time.Second)}}, []string{"points"}
+	s := h.server(t)
+	s.cfg.Scenarios = costly{s.cfg.Scenarios}
+	_, _, body := get(t, as(s.Handler(), auth.Principal{Name: "boss", Role: auth.Admin}), "/setup/drill?service=points&accept=cost&accept=cost")
+	if n := strings.Count(body, `value="cost"`); n != 1 || !strings.Contains(body, "it hits too many") {
+		t.Errorf("%d boxes", n)
+	}
+	if strings.Contains(body, "must stand once") || strings.Contains(body, "cost, cost") {
+		t.Error("the document has the code twice")
 	}
 }
 
