@@ -23,3 +23,18 @@ alter table readiness_day add column yes int, add column no int, add column item
 update readiness_day d set (yes, no, items) = (
     select count(*) filter (where value = 'yes'), count(*) filter (where value = 'no'), count(*) from jsonb_each_text(d.states));
 alter table readiness_day alter column yes set not null, alter column no set not null, alter column items set not null;
+
+-- Gives a day of service_minute that is over for good an index that holds what forecasts
+-- read; reports whether it did. Rows that come all the same wait while it is made.
+-- +goose StatementBegin
+create function ledger_settle(child text) returns boolean
+language plpgsql as $$
+begin
+    if to_regclass(child) is null or to_regclass(child || '_whole') is not null then
+        return false;
+    end if;
+    execute format('create index %I on %I (service, env, at) include (good, bad, chaos_bad)', child || '_whole', child);
+    return true;
+end
+$$;
+-- +goose StatementEnd

@@ -24,12 +24,14 @@ const (
 // Kept is what one Keep did.
 type Kept struct {
 	Made, Dropped int   // partitions
+	Settled       int   // days that are over for good
 	Hours, Days   int64 // rows summed anew
 	Deleted       int64 // rows
 }
 
 // Keep makes the partitions of the days to come, sums hours and days whose
-// minutes have changed, and drops what no decision reads any more. It is to be
+// minutes have changed, drops what no decision reads any more, and puts an index on
+// days that nothing comes to any more. It is to be
 // called every minute; most calls find nothing to do. Where another replica is
 // at it, it leaves that part out.
 func (s *Store) Keep(ctx context.Context, now time.Time) (Kept, error) {
@@ -37,7 +39,7 @@ func (s *Store) Keep(ctx context.Context, now time.Time) (Kept, error) {
 	err := s.makePartitions(ctx, now, &k)
 	rolled := s.roll(ctx, now, &k)
 	if rolled == nil { // else minutes could go whose hours are not summed
-		err = errors.Join(err, s.dropOld(ctx, now, &k))
+		err = errors.Join(err, s.dropOld(ctx, now, &k), s.settleDays(ctx, now, &k))
 	}
 	if err = errors.Join(err, rolled); err != nil {
 		return k, fmt.Errorf("keep the ledger: %w", err)
