@@ -186,7 +186,13 @@ func (s service) worst() slo.Status { return s.Statuses[0] }
 func (s *Server) look(r *http.Request) view {
 	v := view{when: when{zone: s.cfg.Zone, now: s.cfg.Now(), lang: s.lang(r)}, r: r}
 	// Whoever may see some services alone sees those, on every page and in every count.
-	statuses := slices.DeleteFunc(slices.Clone(s.cfg.Ledger.Statuses()), func(st slo.Status) bool { return !s.cfg.Covers(r, st.Objective.Service) })
+	all := s.cfg.Ledger.Statuses()
+	statuses := make([]*slo.Status, 0, len(all)) // they are long, and sorted on each page
+	for i := range all {
+		if s.cfg.Covers(r, all[i].Objective.Service) {
+			statuses = append(statuses, &all[i])
+		}
+	}
 	slices.SortStableFunc(statuses, worseFirst)
 	at := map[string]int{}
 	for _, st := range statuses {
@@ -196,7 +202,7 @@ func (s *Server) look(r *http.Request) view {
 			at[st.Objective.Service] = i
 			v.services = append(v.services, service{Name: st.Objective.Service})
 		}
-		v.services[i].Statuses = append(v.services[i].Statuses, st)
+		v.services[i].Statuses = append(v.services[i].Statuses, *st)
 	}
 	v.worstLeads()
 	for i, svc := range v.services {
@@ -227,7 +233,7 @@ func (s *Server) look(r *http.Request) view {
 }
 
 // worseFirst orders by alarm, then by what is left, then by name.
-func worseFirst(a, b slo.Status) int {
+func worseFirst(a, b *slo.Status) int {
 	if d := alarm(a) - alarm(b); d != 0 {
 		return d
 	}
@@ -242,7 +248,7 @@ func worseFirst(a, b slo.Status) int {
 
 var alarms = [...]string{"frozen", "emergency", "warn", "unknown", "no data", "normal"}
 
-func alarm(st slo.Status) int { return slices.Index(alarms[:], statusChip(st).Text) }
+func alarm(st *slo.Status) int { return slices.Index(alarms[:], statusChip(*st).Text) }
 
 // dataUntil is the oldest watermark: what every figure on the page reaches.
 func (v view) dataUntil() Time {

@@ -63,7 +63,7 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 	for _, svc := range v.services {
 		list = append(list, svc.Statuses...)
 	}
-	slices.SortStableFunc(list, worseFirst)
+	slices.SortStableFunc(list, func(a, b slo.Status) int { return worseFirst(&a, &b) })
 	for _, st := range list {
 		all++
 		o := st.Objective

@@ -21,7 +21,7 @@ func (v *view) worstLeads() {
 			v.services[i].Statuses = slices.Insert(slices.Delete(slices.Clone(all), j, j+1), 0, worst)
 		}
 	}
-	slices.SortStableFunc(v.services, func(a, b service) int { return worseFirst(a.worst(), b.worst()) })
+	slices.SortStableFunc(v.services, func(a, b service) int { return worseFirst(&a.Statuses[0], &b.Statuses[0]) })
 }
 
 // pointsOf is the burn-down of st over a. It ends where data ends, which is where the
