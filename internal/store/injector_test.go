@@ -30,13 +30,13 @@ var _ injector.Ledger = (*store.Store)(nil)
 // gateway that does what it is told.
 type drill struct {
 	*store.Store
-	t  *testing.T
+	t  testing.TB
 	db *pgxpool.Pool
 	mu sync.Mutex
 	at time.Time
 }
 
-func newDrill(t *testing.T) *drill {
+func newDrill(t testing.TB) *drill {
 	t.Helper()
 	db := pgtest.Pool(t)
 	return &drill{Store: store.New(db), t: t, db: db, at: time.Date(2026, 3, 3, 10, 0, 0, 0, time.UTC)}
