@@ -24,8 +24,8 @@ const programEnv = "BREAKWATER_TEST_PROGRAM"
 // What goes on side by side in one process is tested under -race, by the other tests here
 // and by those of the packages.
 //
-// Second binaries run while tests that are not parallel go on in the first one, twice as
-// many as -parallel says: most of the time they wait for leases and windows.
+// Second binaries run while tests that are not parallel go on in the first one, as
+// many as -parallel says: more of them, and leases and windows are seen late.
 func plain(t *testing.T) (held bool) {
 	t.Helper()
 	if !raceEnabled || testing.Short() {
@@ -85,7 +85,7 @@ type secondRuns struct {
 }
 
 var seconds = sync.OnceValue(func() *secondRuns {
-	s := &secondRuns{all: map[string]*secondRun{}, last: make(chan struct{}), seats: make(chan struct{}, 2*flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int))}
+	s := &secondRuns{all: map[string]*secondRun{}, last: make(chan struct{}), seats: make(chan struct{}, flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int))}
 	close(s.last) // nobody is before the first
 	if d := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); d > 0 {
 		s.until = time.Now().Add(d)

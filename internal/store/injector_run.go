@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"breakwater/gateway/plan"
 	"breakwater/injector"
 )
 
@@ -36,8 +37,13 @@ with free as (
     order by r.id limit 50
     for update of r skip locked
 )
-update run set owner = @owner, epoch = nextval('run_epoch'), lease_until = @until
+update run set owner = @owner, epoch = nextval('run_epoch'), lease_until = case when run.state = 'injecting' then @brief::timestamptz else @until::timestamptz end
 from free where run.id = free.id returning run.id`
+
+// brief is the claim on a run whose control died while it injected. It can only be
+// stopped, and until it is no plan may renew its faults: a lease ends so much earlier
+// than the claim.
+const brief = injector.LeaseFor - plan.FaultTTLMS*time.Millisecond
 
 const heldSQL = `
 select id, schedule, gameday, scenario, title, service, text, hash, actor, state, reason, verdict, why, seq, wave, starts, epoch,
@@ -57,7 +63,7 @@ func (s *Store) Hold(ctx context.Context, owner string, now time.Time) ([]inject
 			return fmt.Errorf("renew: %w", err)
 		}
 		rows, err := tx.Query(ctx, claimSQL, pgx.StrictNamedArgs{
-			"owner": owner, "now": now, "until": until, "insane": now.Add(leaseSane)})
+			"owner": owner, "now": now, "until": until, "brief": now.Add(brief), "insane": now.Add(leaseSane)})
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}
