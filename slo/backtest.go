@@ -2,7 +2,6 @@ package slo
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -44,29 +43,42 @@ type Fire struct {
 
 // sumAt are prefix sums of slots.
 type sumAt struct {
-	at         []time.Time
+	at         []int64 // nanoseconds
 	valid, bad []int64
 }
 
 func sumUp(slots []Slot) sumAt {
-	s := sumAt{valid: make([]int64, 1, len(slots)+1), bad: make([]int64, 1, len(slots)+1)}
+	s := sumAt{at: make([]int64, len(slots)), valid: make([]int64, len(slots)+1), bad: make([]int64, len(slots)+1)}
 	for i, x := range slots {
-		s.at = append(s.at, x.At)
-		s.valid = append(s.valid, s.valid[i]+x.Valid)
-		s.bad = append(s.bad, s.bad[i]+x.Bad)
+		s.at[i] = x.At.UnixNano()
+		s.valid[i+1] = s.valid[i] + x.Valid
+		s.bad[i+1] = s.bad[i] + x.Bad
 	}
 	return s
 }
 
-// between is what slots that begin in [from, to) hold.
-func (s sumAt) between(from, to time.Time) Tally {
-	i := sort.Search(len(s.at), func(i int) bool { return !s.at[i].Before(from) })
-	j := sort.Search(len(s.at), func(i int) bool { return !s.at[i].Before(to) })
+// edge is how many slots begin before an instant. Instants of a replay go on, and so
+// does the edge, where looking each up anew would be most of its work.
+type edge struct{ n int }
+
+func (e *edge) to(s *sumAt, at time.Time) int {
+	ns := at.UnixNano()
+	for e.n > 0 && s.at[e.n-1] >= ns {
+		e.n-- // a period that begins anew
+	}
+	for e.n < len(s.at) && s.at[e.n] < ns {
+		e.n++
+	}
+	return e.n
+}
+
+// between is what the slots from the i-th to before the j-th hold.
+func (s *sumAt) between(i, j int) Tally {
 	if j < i {
 		return Tally{}
 	}
-	valid, bad := s.valid[j]-s.valid[i], s.bad[j]-s.bad[i]
-	return Tally{Good: valid - bad, Bad: bad}
+	bad := s.bad[j] - s.bad[i]
+	return Tally{Good: s.valid[j] - s.valid[i] - bad, Bad: bad}
 }
 
 // Try runs o under p over slots, one evaluation a step, each as it would have
@@ -80,7 +92,8 @@ func Try(o Objective, p Policy, slots []Slot, from, to time.Time, step time.Dura
 		slots = slicesAsSlots(o, slots, from, to)
 	}
 	sums := sumUp(slots)
-	all := sums.between(from, to)
+	var first, end, begin edge
+	all := sums.between(first.to(&sums, from), end.to(&sums, to))
 	out.Valid, out.Bad = all.Good+all.Bad, all.Bad
 	rules := slices.DeleteFunc(o.Rules(), func(r Pair) bool {
 		if r.Short() < step {
@@ -89,15 +102,18 @@ func Try(o Objective, p Policy, slots []Slot, from, to time.Time, step time.Dura
 		}
 		return false
 	})
-	firing := make([]*Fire, len(rules))
+	firing, longs, shorts := make([]*Fire, len(rules)), make([]edge, len(rules)), make([]edge, len(rules))
+	calendar, guard := o.terms().Calendar != nil && !o.Sliced(), o.Guard()
 	var s State
+	end = edge{}
 	for t := from.Add(step); !t.After(to); t = t.Add(step) {
 		at := o.At(t)
 		start, _, _ := at.Span(t)
-		tally := sums.between(start, t)
+		until := end.to(&sums, t)
+		tally := sums.between(begin.to(&sums, start), until)
 		b := Weigh(at, tally)
 		m := Measurement{TargetPPB: o.TargetPPB, Closed: tally, Running: tally, CoveragePPM: million}
-		if o.terms().Calendar != nil && !o.Sliced() {
+		if calendar {
 			b = WeighPeriod(at, tally, t.Sub(start))
 			if b.Valid > 0 {
 				m.Running.Good = b.Base - tally.Bad
@@ -105,9 +121,9 @@ func Try(o Objective, p Policy, slots []Slot, from, to time.Time, step time.Dura
 			}
 		}
 		before := s.Level
-		s = Next(p, s, m, t)
+		s = p.next(s, m, t)
 		if before != s.Level && before != "" {
-			out.Moves = append(out.Moves, Move{At: t, From: before, To: s.Level, SpentPPM: b.SpentPPM, Reason: s.Reason})
+			out.Moves = append(out.Moves, Move{At: t, From: before, To: s.Level, SpentPPM: b.SpentPPM, Reason: p.reason(s, m)})
 		}
 		if s.Level == Frozen && before != Frozen {
 			out.Freezes++
@@ -116,8 +132,8 @@ func Try(o Objective, p Policy, slots []Slot, from, to time.Time, step time.Dura
 		out.WorstPPM = max(out.WorstPPM, b.SpentPPM)
 		out.End = b
 		for i, r := range rules {
-			long, short := sums.between(t.Add(-r.Long), t), sums.between(t.Add(-r.Short()), t)
-			fires := o.Guard().Lets(r, at, long.Bad, long.Good+long.Bad) && r.Exceeds(at, long.Bad, long.Good+long.Bad) && r.Exceeds(at, short.Bad, short.Good+short.Bad)
+			long, short := sums.between(longs[i].to(&sums, t.Add(-r.Long)), until), sums.between(shorts[i].to(&sums, t.Add(-r.Short())), until)
+			fires := r.Exceeds(at, short.Bad, short.Good+short.Bad) && r.Exceeds(at, long.Bad, long.Good+long.Bad) && guard.Lets(r, at, long.Bad, long.Good+long.Bad)
 			switch {
 			case fires && firing[i] == nil:
 				firing[i] = &Fire{Rule: r.Name, Severity: r.Severity, From: t, Bad: long.Bad}

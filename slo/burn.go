@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -135,9 +136,23 @@ func Unreachable(o Objective) []Pair {
 
 // compareRate compares bad/(b*valid) with spend*window/long, in integers.
 func compareRate(p Pair, o Objective, bad, valid int64) int {
+	// A replay asks a million times: two numbers of 128 bits do, but for traffic that
+	// nobody has.
+	a, okA := times(bad, int64(p.Long/time.Second))
+	b, okB := times(valid, int64(o.Window/time.Second))
+	c, okC := times(whole-o.TargetPPB, p.SpendPPM)
+	if okA && okB && okC {
+		return compare(a, whole*million, b, c)
+	}
 	left := product(bad, whole, million, int64(p.Long/time.Second))
 	right := product(valid, whole-o.TargetPPB, p.SpendPPM, int64(o.Window/time.Second))
 	return left.Cmp(right)
+}
+
+// times is a*b, where both are no less than 0 and it fits.
+func times(a, b int64) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return int64(lo), a >= 0 && b >= 0 && hi == 0 && lo <= math.MaxInt64
 }
 
 func product(factors ...int64) *big.Int {

@@ -116,6 +116,21 @@ func (p Policy) Blind(m Measurement) string {
 
 // Next is the freeze state machine: the state in force after m was seen at now.
 func Next(p Policy, prev State, m Measurement, now time.Time) State {
+	s := p.next(prev, m, now)
+	s.Reason = p.reason(s, m)
+	return s
+}
+
+// reason is why the state in force is s.
+func (p Policy) reason(s State, m Measurement) string {
+	if s.Measured == Unknown {
+		return whyUnknown(p, s.Level, m)
+	}
+	return p.why(s, m)
+}
+
+// next is Next without its words, which a replay of a month needs a few times.
+func (p Policy) next(prev State, m Measurement, now time.Time) State {
 	s := prev
 	s.At, s.Measured = now, Measure(p, m)
 	if s.Level == "" {
@@ -127,7 +142,6 @@ func Next(p Policy, prev State, m Measurement, now time.Time) State {
 		if !s.GoodSince.IsZero() && !prev.At.IsZero() && now.After(prev.At) {
 			s.GoodSince = s.GoodSince.Add(now.Sub(prev.At))
 		}
-		s.Reason = whyUnknown(p, s.Level, m)
 		return s
 	}
 	level := p.settle(&s, m, now)
@@ -138,7 +152,6 @@ func Next(p Policy, prev State, m Measurement, now time.Time) State {
 			s.FrozenAt = now
 		}
 	}
-	s.Reason = p.why(s, m)
 	return s
 }
 

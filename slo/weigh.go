@@ -1,6 +1,7 @@
 package slo
 
 import (
+	"math"
 	"math/big"
 	"math/bits"
 	"time"
@@ -88,6 +89,16 @@ func weigh(target, good, bad int64, t Tally, base int64) Budget {
 
 // spentUp is bad/(b*base) in ppm, rounded up, so that what is left is rounded down.
 func spentUp(target, bad, base int64) int64 {
+	if room, ok := times(base, whole-target); ok && bad >= 0 {
+		if hi, lo := bits.Mul64(uint64(bad), whole*million); hi < uint64(room) {
+			if n, rest := bits.Div64(hi, lo, uint64(room)); n < math.MaxInt64 {
+				if rest > 0 {
+					n++
+				}
+				return int64(n)
+			}
+		}
+	}
 	spent := new(big.Int).Mul(big.NewInt(bad), big.NewInt(whole*million))
 	room := new(big.Int).Mul(big.NewInt(base), big.NewInt(whole-target))
 	rest := new(big.Int)
