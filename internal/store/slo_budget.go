@@ -82,7 +82,7 @@ func (s *Store) ReadBudgets(ctx context.Context, q slo.Question) ([]slo.Measured
 			}
 			out[i] = slo.Measured{Objective: o.At(timeOf(r.UntilAt)), Env: r.Env, Seen: r.Seen, DataUntil: timeOf(r.UntilAt), State: r.state()}
 		}
-		if err := measure(ctx, tx, out, q.Whole); err != nil {
+		if err := measure(ctx, tx, out, q); err != nil {
 			return err
 		}
 		if !q.Whole {
@@ -114,7 +114,7 @@ type reader struct {
 }
 
 // measure reads what was counted of each objective, over the spans of its frame.
-func measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, whole bool) error {
+func measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, q slo.Question) error {
 	corrections, err := activeCorrections(ctx, tx)
 	if err != nil {
 		return err
@@ -124,6 +124,7 @@ func measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, whole bool) err
 		byID[m.Objective.ID] = m.Objective
 	}
 	var r reader
+	r.sums.shared = q.Now.UTC().Truncate(day).Add(-sharedBack)
 	for i := range out {
 		m := &out[i]
 		members := []slo.Member{{Objective: m.Objective.ID, WeightPPM: 1_000_000}}
@@ -143,7 +144,7 @@ func measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, whole bool) err
 			}
 		}
 		for j := range m.Parts {
-			r.part(m, &m.Parts[j], frame, whole)
+			r.part(m, &m.Parts[j], frame, q.Whole)
 		}
 	}
 	counted, err := tallies(ctx, tx, &r.sums)

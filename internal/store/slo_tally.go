@@ -33,6 +33,7 @@ func cut(since, until time.Time, unit time.Duration) (first, last time.Time) {
 type asks struct {
 	service, env                                       []string
 	since, firstHour, firstDay, lastDay, lastHour, end []time.Time
+	shared                                             time.Time // a whole day from which on spans may be cut where others are; zero: none may
 }
 
 const day = 24 * time.Hour
@@ -165,11 +166,12 @@ func (r tallyRow) value() slo.Tally {
 
 // tallies answers every ask, in order, within tx's snapshot.
 func tallies(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
-	out := make([]slo.Tally, len(a.service))
+	p, of := share(a)
+	out := make([]slo.Tally, len(p.service))
 	if len(out) == 0 {
-		return out, nil
+		return make([]slo.Tally, len(of)), nil
 	}
-	rows, err := tx.Query(ctx, tallySQL, a.args())
+	rows, err := tx.Query(ctx, tallySQL, p.args())
 	if err != nil {
 		return nil, fmt.Errorf("sum windows: %w", err)
 	}
@@ -180,7 +182,7 @@ func tallies(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
 	for _, r := range found {
 		out[r.N-1] = r.value()
 	}
-	return out, nil
+	return added(out, of), nil
 }
 
 const hoursSQL = partsSQL + `
