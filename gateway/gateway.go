@@ -108,7 +108,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Dial == nil {
 		cfg.Dial = guarded(nil)
 	}
-	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial), mirrors: newMirrors(cfg.Metrics), traces: newTraces(), headers: newHeaders(), deals: newContracts(), substitutes: newSubstitutes()}
+	g := &Gateway{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics), state: newRegistry(cfg.Dial, cfg.Faults.Delays), mirrors: newMirrors(cfg.Metrics), traces: newTraces(), headers: newHeaders(), deals: newContracts(), substitutes: newSubstitutes()}
 	g.probes, g.policies, g.measures = newProber(g), newPolicies(g), newMeasures(g)
 	g.tallies.init()
 	g.front = front.New(front.Config{
@@ -122,6 +122,7 @@ func New(cfg Config) *Gateway {
 			return front.Listening{}
 		},
 		Unparsed: g.unparsed,
+		Timed:    cfg.Faults.Delays,
 		Limits:   cfg.Limits,
 		Log:      cfg.Log,
 	})

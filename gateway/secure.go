@@ -50,7 +50,7 @@ func (r *registry) secure(ups []config.Upstream) error {
 
 // open makes the transport of up.
 func (r *registry) open(up config.Upstream, secure *tls.Config) transport {
-	cfg := wire.Config{Dial: r.dial, ConnectTimeout: up.ConnectTimeout, HeaderTimeout: up.HeaderTimeout}
+	cfg := wire.Config{Dial: r.dial, ConnectTimeout: up.ConnectTimeout, HeaderTimeout: up.HeaderTimeout, Timed: r.timed}
 	switch {
 	case up.Protocol == config.H2 || up.Protocol == config.H2C:
 		return wire.NewH2(cfg, secure)

@@ -135,7 +135,8 @@ func (s *snapshot) caller(q *exchange.Request) string {
 // registry is the state of policies: what outlives a snapshot, by the identity
 // of what it belongs to and by what shapes it.
 type registry struct {
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	timed func() bool // wire.Config.Timed
 
 	mu      sync.Mutex
 	pools   map[string]*balance.Pool
@@ -155,9 +156,9 @@ func (r *registry) keyOf(up config.Upstream) wireKey {
 	return wireKey{up.Name, up.Protocol, up.ConnectTimeout, up.HeaderTimeout, r.secured[up.Name].print}
 }
 
-func newRegistry(dial func(ctx context.Context, network, address string) (net.Conn, error)) *registry {
+func newRegistry(dial func(ctx context.Context, network, address string) (net.Conn, error), timed func() bool) *registry {
 	return &registry{
-		dial:  dial,
+		dial: dial, timed: timed,
 		pools: map[string]*balance.Pool{}, retries: map[string]*retry.State{}, wires: map[wireKey]transport{}, secured: map[string]secured{},
 	}
 }

@@ -107,6 +107,9 @@ type Exchange struct {
 	// HeadAt is when the head of the last try's answer came, or it failed: layers
 	// above need not read the clock again for it. Zero before.
 	HeadAt time.Time
+	// Late is how much later than they came the request and the answers were taken up,
+	// and that nobody has made up for yet; 0 where nobody asked to have it measured.
+	Late time.Duration
 	// Endpoint is the address balance chose for the try under way.
 	Endpoint string
 	// Streaming says that the answer is a stream: silence bounds it, as Idle says,
@@ -141,7 +144,7 @@ func (x *Exchange) Reset() {
 	tries := x.Event.Tries[:0]
 	x.Event = retrylog.Exchange{Tries: tries}
 	x.InboundRetries, x.Endpoint, x.Inform = 0, "", nil
-	x.Streaming, x.Idle, x.Probe, x.HeadAt = false, 0, 0, time.Time{}
+	x.Streaming, x.Idle, x.Probe, x.HeadAt, x.Late = false, 0, 0, time.Time{}, 0
 	x.text.reset()
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/arrival"
 )
 
 // What a connection was found to speak.
@@ -55,10 +56,12 @@ type conn struct {
 	busy atomic.Int32 // handlers that run
 
 	// Of the goroutine that reads.
-	early  []byte    // gathered, and not yet read
-	due    time.Time // until when the first head has to come; zero once net/http knows
-	seen   int       // bytes of the preface
-	empty  int       // reads that are to yield nothing
+	early  []byte          // gathered, and not yet read
+	stamps *arrival.Reader // nil until somebody wants to know how late a read was
+	late   time.Duration   // the last one was
+	due    time.Time       // until when the first head has to come; zero once net/http knows
+	seen   int             // bytes of the preface
+	empty  int             // reads that are to yield nothing
 	in     frames
 	client client
 	armed  bool // a deadline for the rest of a head is in force

@@ -121,7 +121,7 @@ func (s *fast) await() (end int, v h1.Verdict, err error) {
 				return 0, h1.More, io.EOF
 			}
 		}
-		n, err := c.Conn.Read(s.buf[s.w:])
+		n, err := c.receive(s.buf[s.w:])
 		if empty {
 			s.resting.Store(false)
 		}

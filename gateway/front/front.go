@@ -33,6 +33,9 @@ type Config struct {
 	Unparsed func(peer string, status int)
 	// Listening says how the next connection is taken; nil: by the standard.
 	Listening func() Listening
+	// Timed reports whether somebody wants to know how late requests are taken up
+	// (Exchange.Late), which costs a little; nil: nobody does.
+	Timed func() bool
 	// Limits of a request; zero fields take the standard ones.
 	Limits Limits
 	Log    *slog.Logger // nil: slog.Default

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"breakwater/gateway/internal/arrival"
 )
 
 // net/http keeps a deep stack and two buffers of 4 KiB for each connection, from
@@ -24,7 +26,7 @@ func (c *conn) gather() bool {
 	}
 	buf, line, done := make([]byte, 0, gatherFirst), 0, false
 	for {
-		n, err := c.Conn.Read(buf[len(buf):cap(buf)])
+		n, err := c.receive(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		line, done = judge(buf, line)
 		if done || len(buf) == gatherMost || err == io.EOF && len(buf) > 0 {
@@ -38,6 +40,22 @@ func (c *conn) gather() bool {
 			buf = append(make([]byte, 0, min(2*cap(buf), gatherMost)), buf...)
 		}
 	}
+}
+
+// receive reads a part of a head, and notes how late where somebody wants to know.
+func (c *conn) receive(p []byte) (n int, err error) {
+	if timed := c.front.cfg.Timed; timed == nil || !timed() {
+		if c.stamps != nil {
+			c.stamps.Stop()
+		}
+		c.late = 0
+		return c.Conn.Read(p)
+	}
+	if c.stamps == nil {
+		c.stamps = arrival.New(c.Conn)
+	}
+	n, c.late, err = c.stamps.Read(p)
+	return n, err
 }
 
 // judge looks at the lines of p from the one that begins at from, and returns the

@@ -16,6 +16,7 @@ const maxInformational = 32
 // readHead reads heads until the final one, and fills x.Response. An error is
 // the connection's, or a badResponse.
 func (c *conn) readHead(x *exchange.Exchange) error {
+	c.late = 0
 	for range maxInformational {
 		raw, err := c.headText()
 		if err != nil {
@@ -29,6 +30,7 @@ func (c *conn) readHead(x *exchange.Exchange) error {
 			return err
 		}
 		if status >= 200 {
+			x.Late += c.late
 			return c.accept(x, status, minor)
 		}
 		if status == 101 {
@@ -88,7 +90,7 @@ func (c *conn) headText() ([]byte, error) {
 			c.buf = append(make([]byte, 0, 2*len(c.buf)), data...)
 			c.buf, c.r, c.w = c.buf[:cap(c.buf)], 0, len(data)
 		}
-		if err := c.fill(); err != nil {
+		if err := c.fillHead(); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/arrival"
 )
 
 // readSize is the first size of a connection's read buffer; a longer head makes
@@ -37,6 +38,10 @@ type conn struct {
 	look    func(fd uintptr) bool // peek
 	peeked  [1]byte
 	isQuiet bool
+
+	stamps *arrival.Reader // nil until somebody wants to know how late a read was
+	timed  bool            // somebody wants to know it of the read under way
+	late   time.Duration   // the last one was
 
 	buf  []byte
 	r, w int    // buf[r:w] is read and not yet used
@@ -131,7 +136,12 @@ func (c *conn) early(err error) bool {
 
 func (c *conn) read(p []byte) (n int, err error) {
 	for {
-		if n, err = c.nc.Read(p); n > 0 || !c.early(err) {
+		if c.timed {
+			n, c.late, err = c.stamps.Read(p)
+		} else {
+			n, err = c.nc.Read(p)
+		}
+		if n > 0 || !c.early(err) {
 			return n, err
 		}
 	}
@@ -186,6 +196,20 @@ func (c *conn) fill() error {
 		c.gotBytes = true
 		return nil
 	}
+	return err
+}
+
+// fillHead is fill, and notes how late it was where somebody wants to know.
+func (c *conn) fillHead() error {
+	c.late, c.timed = 0, c.pool.cfg.Timed != nil && c.pool.cfg.Timed()
+	switch {
+	case c.timed && c.stamps == nil:
+		c.stamps = arrival.New(c.nc)
+	case !c.timed && c.stamps != nil:
+		c.stamps.Stop()
+	}
+	err := c.fill()
+	c.timed = false
 	return err
 }
 

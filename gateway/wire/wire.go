@@ -27,6 +27,9 @@ type Config struct {
 	// StreamIdle is the longest silence of an answer that has no deadline; 0: 5 min.
 	StreamIdle time.Duration
 	MaxHead    int // bytes of an answer's head; 0: 64 KiB
+	// Timed reports whether somebody wants to know how late answers are taken up
+	// (Exchange.Late), which costs a little; nil: nobody does.
+	Timed func() bool
 }
 
 func (c Config) filled() Config {

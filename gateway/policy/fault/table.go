@@ -74,7 +74,10 @@ type Table struct {
 }
 
 // snapshot is what is armed, by service: never changed, only replaced.
-type snapshot struct{ upstream, edge map[string][]*cell }
+type snapshot struct {
+	upstream, edge map[string][]*cell
+	delays         bool // one of them is a latency
+}
 
 func newSnapshot() *snapshot {
 	return &snapshot{upstream: map[string][]*cell{}, edge: map[string][]*cell{}}
@@ -90,6 +93,7 @@ func (s *snapshot) at(edge bool) map[string][]*cell {
 func (s *snapshot) add(c *cell) {
 	at := s.at(c.Position == AtEdge)
 	at[c.Target.Service] = append(at[c.Target.Service], c)
+	s.delays = s.delays || c.Kind == Latency
 }
 
 func (s *snapshot) all() []*cell {
@@ -129,6 +133,13 @@ func NewTable(caps Caps) *Table {
 // SleepBy has latencies slept by a; to be called before the table is used. By
 // default they are slept by the runtime's timers.
 func (t *Table) SleepBy(a exchange.Alarm) { t.alarm = a }
+
+// Delays reports whether a latency is armed: then it is worth knowing how late the
+// gateway itself is.
+func (t *Table) Delays() bool {
+	s := t.live.Load()
+	return s != nil && s.delays
+}
 
 // enter claims room for one more sleeper. Each holds a request's memory: beyond
 // the cap a fault is not injected, rather than the gateway brought down by its
