@@ -32,6 +32,7 @@ var (
 	pagesServices = flag.Int("pages.services", 200, "services of BenchmarkPages")
 	pagesRoutes   = flag.Int("pages.routes", 2, "routes of each of them, with a row a minute")
 	pagesDays     = flag.Int("pages.days", 30, "days of history")
+	pagesHours    = flag.Int("pages.hours", 0, "of how many of the last hours every service has minutes, and two services of all days; 0: all of all days")
 	pagesRounds   = flag.Int("pages.rounds", 120, "how often each page is asked for")
 	pagesDB       = flag.String("pages.db", "", "an empty database that is filled and left as it is, or one filled so before; empty: one of its own")
 	pagesOnly     = flag.String("pages.only", "", "only pages whose address has this in it")
@@ -303,7 +304,7 @@ func BenchmarkPages(b *testing.B) {
 		dsn = pgtest.DSN(b)
 	}
 	began := time.Now()
-	w := newCrowded(b, dsn, crowd{services: *pagesServices, routes: *pagesRoutes, days: *pagesDays, until: began.UTC().Truncate(time.Minute), much: 100}, true)
+	w := newCrowded(b, dsn, crowd{services: *pagesServices, routes: *pagesRoutes, days: *pagesDays, hours: *pagesHours, until: began.UTC().Truncate(time.Minute), much: 100}, true)
 	b.Logf("%d services, %d days: ready after %v", *pagesServices, *pagesDays, time.Since(began).Round(time.Second))
 	pages := w.pages(b)
 	took, size, statements := map[string][]time.Duration{}, map[string]int{}, map[string]int64{}

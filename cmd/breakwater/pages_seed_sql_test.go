@@ -25,6 +25,14 @@ const minuteSums = `sum(good), sum(bad), sum(neutral), sum(throttled), sum(abort
 const minuteCounts = `good, bad, neutral, throttled, aborted, synthetic, bad_local, degraded, chaos_good, chaos_bad, first_try_bad,
     dep_timeouts, dep_timeout_calls, over_limit, aborted_over, exchanges, attempts, retried, recovered, sampled, sample_var_good, sample_var_bad`
 
+// Hours of services without minutes of that time.
+const crowdHoursSQL = `
+insert into service_hour (service, env, at, ` + minuteCounts + `)
+select service, 'prod', at, 4800 - bad, bad, 0, 0, 0, 0, 0, 0, 0, 0, bad + 96, 0, 0, 0, 0, 4800, 4900, 96, 96, 0, 0, 0
+from generate_series(@whole::int, @services::int - 1) as s, lateral (select 'service-' || lpad(s::text, 3, '0') as service) as n,
+    generate_series(date_trunc('hour', @until::timestamptz - @days::int * interval '1 day', 'UTC'), date_trunc('hour', @first::timestamptz, 'UTC') - interval '1 hour', interval '1 hour') as at,
+    lateral (select case s % 20 when 0 then 7 when 1 then 4 when 2 then 2 else extract(hour from at)::int % 2 end as bad) as x`
+
 // serviceNames are the services by number, with as many others as a statement needs.
 const serviceNames = `generate_series(0, @services::int - 1) as s, lateral (select 'service-' || lpad(s::text, 3, '0') as service) as n`
 

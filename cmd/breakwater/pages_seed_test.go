@@ -25,7 +25,7 @@ import (
 type crowd struct {
 	services, routes, days int
 	until                  time.Time // a whole minute
-	hours                  int       // of minutes; 0: all the days
+	hours                  int       // of minutes; 0: all the days. Of the days before, two services have minutes, and the others hours
 	much                   int64     // of each kind of row that does not come with minutes, in hundredths of what a busy month leaves
 }
 
@@ -122,16 +122,22 @@ func (c crowd) fill(t testing.TB, db *pgxpool.Pool, s *store.Store, dir string) 
 			do(`select ledger_partition(@table, @suffix, @from, @to, 70)`, pgx.StrictNamedArgs{"table": table, "suffix": from.Format("20060102"), "from": from, "to": from.AddDate(0, 0, 1)})
 		}
 	}
+	first := c.until.AddDate(0, 0, -c.days)
+	if c.hours > 0 {
+		first = c.until.Add(-time.Duration(c.hours) * time.Hour)
+	}
 	for d := c.days; d >= 0; d-- {
-		from := c.until.AddDate(0, 0, -d-1)
-		first := c.until.AddDate(0, 0, -c.days)
-		if c.hours > 0 {
-			first = c.until.Add(-time.Duration(c.hours) * time.Hour)
-		}
-		if from.Before(first) {
+		from, to := c.until.AddDate(0, 0, -d-1), c.until.AddDate(0, 0, -d)
+		if from.Before(first) && c.days > 1 {
+			do(crowdMinutesSQL, pgx.StrictNamedArgs{"from": from, "to": earlier(first, to), "services": wholeServices})
 			from = first
 		}
-		do(crowdMinutesSQL, pgx.StrictNamedArgs{"from": from, "to": c.until.AddDate(0, 0, -d)})
+		if from = later(from, first); from.Before(to) {
+			do(crowdMinutesSQL, pgx.StrictNamedArgs{"from": from, "to": to})
+		}
+	}
+	if c.hours > 0 && c.days > 1 {
+		do(crowdHoursSQL, pgx.StrictNamedArgs{"first": first, "whole": wholeServices})
 	}
 	for _, sql := range crowdSQL {
 		do(sql, nil)
@@ -144,6 +150,23 @@ func (c crowd) fill(t testing.TB, db *pgxpool.Pool, s *store.Store, dir string) 
 	c.chain(t, db)
 	do(`insert into slo_dirty (service, env, at) select distinct service, env, date_trunc('hour', at, 'UTC') from service_minute where at >= @until::timestamptz - interval '1 hour'`, nil)
 	do(`analyze`, nil)
+}
+
+// wholeServices have minutes of all days: what looks back a month looks at one service.
+const wholeServices = 2
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // looks are the days on which somebody saw how ready each service was.

@@ -61,7 +61,7 @@ select distinct on (kind) service, env, kind, ref, title, from_at, to_at, actor 
 where kind in ('deploy', 'config') and (service = '' or service = @service) and (env = '' or env = @env) and from_at < @to
 order by kind, from_at desc`
 	// The last word on each thing that can turn. Of an upstream that several
-	// services use, each has it.
+	// services use, each has it; who uses what is read once, however many turned.
 	turnsSQL = `
 with turn as (
     select distinct on (t.env, t.service, t.policy, t.upstream, t.endpoint) t.* from (
@@ -69,12 +69,12 @@ with turn as (
             coalesce(body #>> '{transition,endpoint}', '') as endpoint, body #>> '{transition,to}' as to_state, body #>> '{transition,reason}' as reason
         from event where kind = 'transition' and at > @since and at <= @now
     ) t order by t.env, t.service, t.policy, t.upstream, t.endpoint, t.at desc
+), uses as materialized (
+    select distinct env, upstream, service from rollup_minute
+    where at > @since and at <= @now and service <> '' and exists (select from turn where service = '' and upstream <> '')
 )
 select t.env, t.at, coalesce(nullif(t.service, ''), u.service, '') as service, t.policy, t.upstream, t.endpoint, t.to_state, t.reason
-from turn t left join lateral (
-    select distinct m.service from rollup_minute m where t.service = '' and t.upstream <> '' and m.env = t.env and m.upstream = t.upstream
-      and m.at > @since and m.at <= @now and m.service <> ''
-) u on true
+from turn t left join uses u on t.service = '' and t.upstream <> '' and u.env = t.env and u.upstream = t.upstream
 order by 3, 1, 4, 5, 6`
 )
 
