@@ -82,7 +82,7 @@ func (s *Store) ReadBudgets(ctx context.Context, q slo.Question) ([]slo.Measured
 			}
 			out[i] = slo.Measured{Objective: o.At(timeOf(r.UntilAt)), Env: r.Env, Seen: r.Seen, DataUntil: timeOf(r.UntilAt), State: r.state()}
 		}
-		if err := measure(ctx, tx, out, q); err != nil {
+		if err := s.measure(ctx, tx, out, q); err != nil {
 			return err
 		}
 		if !q.Whole {
@@ -109,12 +109,13 @@ func (s *Store) ReadBudgets(ctx context.Context, q slo.Question) ([]slo.Measured
 // one question.
 type reader struct {
 	sums, hours asks
+	wide        bool // hours are asked for of a promise that counts more than good and bad
 	slices      []sliceAsk
 	fill        []func(sums []slo.Tally, hours [][]hour)
 }
 
 // measure reads what was counted of each objective, over the spans of its frame.
-func measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, q slo.Question) error {
+func (s *Store) measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, q slo.Question) error {
 	corrections, err := activeCorrections(ctx, tx)
 	if err != nil {
 		return err
@@ -147,11 +148,11 @@ func measure(ctx context.Context, tx pgx.Tx, out []slo.Measured, q slo.Question)
 			r.part(m, &m.Parts[j], frame, q.Whole)
 		}
 	}
-	counted, err := tallies(ctx, tx, &r.sums)
+	counted, err := s.kept.tallies(ctx, tx, &r.sums)
 	if err != nil {
 		return err
 	}
-	hourly, err := hours(ctx, tx, &r.hours)
+	hourly, err := hours(ctx, tx, &r.hours, !r.wide)
 	if err != nil {
 		return err
 	}
@@ -192,6 +193,7 @@ func (r *reader) part(m *slo.Measured, p *slo.Counted, f slo.Frame, whole bool) 
 		return
 	}
 	o := p.Objective
+	r.wide = r.wide || !o.Plain()
 	all := len(r.hours.service)
 	r.hours.addHours(ask{service, env, f.Running.From, f.Running.To})
 	removed, up := slo.Corrected(m.Corrections, f.Running.From, f.Running.To)

@@ -15,7 +15,10 @@ import (
 // different snapshots and the older sum be written last. "hour" in ASCII.
 const rollLock = 0x686f7572
 
-const takeDirtySQL = `delete from slo_dirty returning service, env, at`
+const (
+	takeDirtySQL = `delete from slo_dirty returning service, env, at`
+	rolledOnSQL  = `update slo_rolled set n = n + 1`
+)
 
 // overwrite is how a sum takes the place of the one before.
 const overwrite = ` on conflict (service, env, at) do update set
@@ -91,6 +94,9 @@ func sumMarked(ctx context.Context, tx pgx.Tx) error {
 	marks, err := pgx.CollectRows(rows, pgx.RowToStructByName[hourKey])
 	if err != nil || len(marks) == 0 {
 		return err
+	}
+	if _, err := tx.Exec(ctx, rolledOnSQL); err != nil {
+		return fmt.Errorf("count a roll-up: %w", err)
 	}
 	var keys hourKeys
 	seen := map[hourKey]bool{}

@@ -45,6 +45,11 @@ func share(a *asks) (p parts, of [][]int) {
 	}
 	for o, all := range cuts {
 		slices.SortFunc(all, time.Time.Compare)
+		// What is counted now is apart from the hours before, which change no more.
+		if hour := all[len(all)-1].Truncate(time.Hour); hour.After(all[0]) {
+			all = append(all, hour)
+			slices.SortFunc(all, time.Time.Compare)
+		}
 		if i, _ := slices.BinarySearchFunc(all, a.shared, time.Time.Compare); i > 0 {
 			all = append([]time.Time{a.shared}, all[i:]...)
 		}

@@ -167,11 +167,20 @@ func (r tallyRow) value() slo.Tally {
 // tallies answers every ask, in order, within tx's snapshot.
 func tallies(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
 	p, of := share(a)
-	out := make([]slo.Tally, len(p.service))
-	if len(out) == 0 {
-		return make([]slo.Tally, len(of)), nil
+	sums, err := sumEach(ctx, tx, &p.asks)
+	if err != nil {
+		return nil, err
 	}
-	rows, err := tx.Query(ctx, tallySQL, p.args())
+	return added(sums, of), nil
+}
+
+// sumEach sums every span for itself.
+func sumEach(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
+	out := make([]slo.Tally, len(a.service))
+	if len(out) == 0 {
+		return out, nil
+	}
+	rows, err := tx.Query(ctx, tallySQL, a.args())
 	if err != nil {
 		return nil, fmt.Errorf("sum windows: %w", err)
 	}
@@ -182,11 +191,16 @@ func tallies(ctx context.Context, tx pgx.Tx, a *asks) ([]slo.Tally, error) {
 	for _, r := range found {
 		out[r.N-1] = r.value()
 	}
-	return added(out, of), nil
+	return out, nil
 }
 
-const hoursSQL = partsSQL + `
+const (
+	hoursSQL = partsSQL + `
 select n, at, ` + sums + ` from part group by n, at order by n, at`
+	// Of plain objectives three sums do: a month of hours of every service is long.
+	plainHoursSQL = partsSQL + `
+select n, at, sum(good)::bigint as good, sum(bad)::bigint as bad, sum(chaos_bad)::bigint as chaos_bad from part group by n, at order by n, at`
+)
 
 type hourRow struct {
 	tallyRow
@@ -199,22 +213,58 @@ type hour struct {
 	tally slo.Tally
 }
 
-// hours returns each ask's counts by hour; edges hold only what is inside.
-func hours(ctx context.Context, tx pgx.Tx, a *asks) ([][]hour, error) {
+// hours returns each ask's counts by hour; edges hold only what is inside. Of plain
+// objectives it counts what is good, bad, and bad by an experiment.
+func hours(ctx context.Context, tx pgx.Tx, a *asks, plain bool) ([][]hour, error) {
 	out := make([][]hour, len(a.service))
 	if len(out) == 0 {
 		return out, nil
 	}
+	// Promises of a service ask for the same hours, which may be shared: nobody writes them.
+	var each asks
+	index, of := map[ask]int{}, make([]int, len(a.service))
+	for i := range of {
+		q := ask{a.service[i], a.env[i], a.since[i].UTC(), a.end[i].UTC()}
+		n, ok := index[q]
+		if !ok {
+			n = len(each.service)
+			index[q] = n
+			each.addHours(q)
+		}
+		of[i] = n
+	}
+	found, err := hoursOf(ctx, tx, &each, plain)
+	if err != nil {
+		return nil, fmt.Errorf("read hours: %w", err)
+	}
+	for i, n := range of {
+		out[i] = found[n]
+	}
+	return out, nil
+}
+
+func hoursOf(ctx context.Context, tx pgx.Tx, a *asks, plain bool) ([][]hour, error) {
+	out := make([][]hour, len(a.service))
+	if plain {
+		rows, err := tx.Query(ctx, plainHoursSQL, a.args())
+		if err != nil {
+			return nil, err
+		}
+		var n, good, bad, chaos int64
+		var at time.Time
+		_, err = pgx.ForEachRow(rows, []any{&n, &at, &good, &bad, &chaos}, func() error {
+			out[n-1] = append(out[n-1], hour{at.UTC(), slo.Tally{Good: good, Bad: bad, ChaosBad: chaos}})
+			return nil
+		})
+		return out, err
+	}
 	rows, err := tx.Query(ctx, hoursSQL, a.args())
 	if err != nil {
-		return nil, fmt.Errorf("read hours: %w", err)
+		return nil, err
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[hourRow])
-	if err != nil {
-		return nil, fmt.Errorf("read hours: %w", err)
-	}
 	for _, r := range found {
 		out[r.N-1] = append(out[r.N-1], hour{r.At.UTC(), r.value()})
 	}
-	return out, nil
+	return out, err
 }

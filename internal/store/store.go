@@ -13,7 +13,10 @@ import (
 )
 
 // Store reads and writes one PostgreSQL database. It is safe for concurrent use.
-type Store struct{ db *pgxpool.Pool }
+type Store struct {
+	db   *pgxpool.Pool
+	kept keptSums
+}
 
 // Open makes a pool of connections that connects when it is used.
 func Open(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
