@@ -1,10 +1,12 @@
 package injector
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,29 @@ func (e *Desk) Runs(ctx context.Context, limit int) ([]Run, error) {
 		err = e.count(ctx, &runs[i])
 	}
 	return runs, err
+}
+
+// Active lists the runs under way as Runs does: few, where those that ended are many.
+func (e *Desk) Active(ctx context.Context) ([]Run, error) {
+	active, err := e.cfg.Ledger.ActiveRuns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(active, func(a, b Active) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.ID, a.ID)) })
+	var out []Run
+	for _, a := range active {
+		r, err := e.Run(ctx, a.ID)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.State.Active() { // it may have ended meanwhile
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 // Run returns one run whole, or ErrNotFound.

@@ -149,7 +149,7 @@ func bandClass(policy, state string) string {
 }
 
 func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	a, _, links := v.trafficRange()
 	page := breakersView{Ranges: links, Take: map[string]Take{}}
 	for _, t := range []string{"states", "spans", "transitions", "limits", "refusals"} {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,9 @@ func (h *house) Recent(_ context.Context, service string, n int) ([]retrylog.Exc
 	return h.recent[:min(n, len(h.recent))], h.broken
 }
 func (h *house) Runs(context.Context, int) ([]injector.Run, error) { return h.list, h.broken }
+func (h *house) Active(context.Context) ([]injector.Run, error) {
+	return slices.DeleteFunc(slices.Clone(h.list), func(r injector.Run) bool { return !r.State.Active() }), h.broken
+}
 func (h *house) Run(_ context.Context, id string) (injector.Run, error) {
 	if h.broken != nil {
 		return injector.Run{}, h.broken

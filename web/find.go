@@ -33,7 +33,7 @@ const mostFound = 12
 // find looks for services, objectives, runs and incidents by a part of their name, id,
 // owner or title.
 func (s *Server) find(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	page := findView{Query: query}
 	if query == "" {

@@ -26,7 +26,7 @@ func (s *Server) frame(w http.ResponseWriter, v view, p *Page) {
 		p.Topics = topicLedger + " " + topicDrills
 	}
 
-	running := v.running()
+	running := v.active
 	p.Running = strconv.Itoa(len(running))
 	if v.runsErr != nil {
 		p.Running = "?" // not 0: something may be running that cannot be seen

@@ -92,7 +92,7 @@ const (
 )
 
 func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	// Which zone the calendar is in depends on the schedules, so they are asked for a
 	// little more than it can show.
 	const margin = 48 * time.Hour
@@ -156,7 +156,7 @@ func (s *Server) gamedays(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Runs = append(o.Runs, v.runRow(run))
 	}
-	o.Sub = v.say("%s, %s running, %s. Times in %s.", v.count(len(o.Plans), "schedule", "schedules"), slo.Count(int64(len(v.running()))), v.count(len(o.Conflicts), "conflict", "conflicts"), v.zone.String())
+	o.Sub = v.say("%s, %s running, %s. Times in %s.", v.count(len(o.Plans), "schedule", "schedules"), slo.Count(int64(len(v.active))), v.count(len(o.Conflicts), "conflict", "conflicts"), v.zone.String())
 	s.show(w, v, http.StatusOK, "gamedays", Page{Title: "Game days", Crumbs: []Link{{Name: "Game days"}}}, o)
 }
 

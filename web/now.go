@@ -89,7 +89,7 @@ type SituationRow struct {
 }
 
 func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	q := r.URL.Query()
 	if id := q.Get("incident"); id != "" {
 		// Messages link here: whoever is called needs the answers first.
@@ -133,7 +133,7 @@ func (s *Server) situation(r *http.Request, v view, sit now.Situation, page *now
 	page.Who, page.Measure, page.Protection = v.whoAnswer(sit), v.measureAnswer(sit), v.protectAnswer(sit)
 	page.Incident = s.openIncident(r, v, sit)
 	runs := map[string]bool{}
-	for _, run := range v.running() {
+	for _, run := range v.active {
 		runs[run.ID] = true
 	}
 	for _, c := range sit.Causes {

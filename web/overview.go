@@ -73,7 +73,7 @@ type Span struct {
 }
 
 func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	query := r.URL.Query()
 	state, find := query.Get("state"), strings.ToLower(strings.TrimSpace(query.Get("q")))
 	o := overviewView{Title: v.say("Overview"), Empty: len(v.services) == 0, Table: query.Get("view") == "table"}

@@ -167,7 +167,8 @@ type view struct {
 	when
 	r        *http.Request
 	services []service
-	runs     []injector.Run // newest first
+	active   []injector.Run // runs under way, newest first
+	runs     []injector.Run // newest first, where lookAtRuns read them
 	runsErr  error
 	halt     injector.Halt
 	// away says what holds while the database is out of reach; "" while it is not.
@@ -208,7 +209,7 @@ func (s *Server) look(r *http.Request) view {
 	for i, svc := range v.services {
 		at[svc.Name] = i
 	}
-	v.runs, v.runsErr = s.cfg.Drills.Runs(r.Context(), 200)
+	v.active, v.runsErr = s.cfg.Drills.Active(r.Context())
 	if v.runsErr != nil {
 		s.cfg.Log.Warn("runs cannot be read", "err", v.runsErr)
 	}
@@ -216,9 +217,9 @@ func (s *Server) look(r *http.Request) view {
 	if v.halt, err = s.cfg.Drills.Halted(r.Context()); err != nil {
 		s.cfg.Log.Warn("the halt cannot be read", "err", err)
 	}
-	for i := range v.runs {
-		if j, ok := at[v.runs[i].Service]; ok && v.runs[i].State.Active() && v.services[j].Run == nil {
-			v.services[j].Run = &v.runs[i]
+	for i := range v.active {
+		if j, ok := at[v.active[i].Service]; ok && v.services[j].Run == nil {
+			v.services[j].Run = &v.active[i]
 		}
 	}
 	if since, away := s.cfg.Ledger.DatabaseAway(); away {
@@ -228,6 +229,18 @@ func (s *Server) look(r *http.Request) view {
 		} else {
 			v.away = v.say("Nothing has been evaluated yet; gateways keep serving and send their events later.")
 		}
+	}
+	return v
+}
+
+// lookAtRuns is look for pages that tell of runs which are over.
+func (s *Server) lookAtRuns(r *http.Request) view {
+	v := s.look(r)
+	if v.runsErr != nil {
+		return v
+	}
+	if v.runs, v.runsErr = s.cfg.Drills.Runs(r.Context(), 200); v.runsErr != nil {
+		s.cfg.Log.Warn("runs cannot be read", "err", v.runsErr)
 	}
 	return v
 }
@@ -264,17 +277,6 @@ func (v view) dataUntil() Time {
 		}
 	}
 	return until
-}
-
-// running are the runs under way.
-func (v view) running() []injector.Run {
-	var now []injector.Run
-	for _, r := range v.runs {
-		if r.State.Active() {
-			now = append(now, r)
-		}
-	}
-	return now
 }
 
 // show renders content into the layout and sends it in one piece, so that a

@@ -52,7 +52,7 @@ type RetryRow struct {
 const mostRetryRoutes = 40
 
 func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	a, step, links := v.trafficRange()
 	service := r.URL.Query().Get("service")
 	if service != "" && !s.cfg.Covers(r, service) {

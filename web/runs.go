@@ -56,7 +56,7 @@ func (v view) runRow(r injector.Run) RunRow {
 func spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }
 
 func (s *Server) runs(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	o := runsView{Trouble: s.read(v, "Runs", v.runsErr)}
 	asked := r.URL.Query().Get("state")
 	counts := map[string]int{}

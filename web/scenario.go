@@ -82,7 +82,7 @@ func (s *Server) scenarioPage(w http.ResponseWriter, r *http.Request, status int
 
 // scenarioWith shows it with the form of a weekly plan as it was sent.
 func (s *Server) scenarioWith(w http.ResponseWriter, r *http.Request, status int, refusal string, plan *PlanForm) {
-	v, id := s.look(r), chi.URLParam(r, "name")
+	v, id := s.lookAtRuns(r), chi.URLParam(r, "name")
 	d, docs, err := s.findDrill(r, id)
 	if err != nil {
 		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Scenario %s", id), s.read(v, "The scenarios of control", err))

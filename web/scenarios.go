@@ -165,7 +165,7 @@ func namesOf(sc injector.Schedule) []string {
 func scenarioHref(id string) string { return "/scenarios/" + url.PathEscape(id) }
 
 func (s *Server) scenarios(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	docs, err := s.drillDocs(r.Context())
 	o := scenariosView{Trouble: s.read(v, "Scenarios of control", err), RunTrouble: s.read(v, "Runs", v.runsErr)}
 	schedules, err := s.cfg.Drills.Schedules(r.Context())

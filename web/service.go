@@ -65,7 +65,7 @@ type Failure struct {
 }
 
 func (s *Server) service(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	name := chi.URLParam(r, "service")
 	i := slices.IndexFunc(v.services, func(svc service) bool { return svc.Name == name })
 	if i < 0 {

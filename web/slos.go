@@ -157,7 +157,7 @@ type OverlayRow struct {
 }
 
 func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
-	v := s.look(r)
+	v := s.lookAtRuns(r)
 	id, env := chi.URLParam(r, "id"), r.URL.Query().Get("env")
 	var st slo.Status
 	found := false

@@ -35,6 +35,7 @@ type Ledger interface {
 // Drills is what the pages need from the injector.
 type Drills interface {
 	Runs(ctx context.Context, limit int) ([]injector.Run, error) // newest first
+	Active(ctx context.Context) ([]injector.Run, error)          // those under way, as in Runs
 	// Run is one of them; an error that is injector.ErrNotFound is a 404.
 	Run(ctx context.Context, id string) (injector.Run, error)
 	Events(ctx context.Context, run string) ([]injector.Event, error)

@@ -24,9 +24,14 @@ where readiness_day.at <= excluded.at`
 	dropReadyDaysSQL = `delete from readiness_day where day < @before`
 	readyDaysSQL     = `
 select service, at, yes, no, items, states from readiness_day where (@service = '' or service = @service) and day >= @since order by service, day`
+	// A row for each service, since a quarter of days of all is long; its last states are
+	// found by the key.
 	readyCountsSQL = `
-select service, at, yes, no, items, case when lead(day) over (partition by service order by day) is null then states end
-from readiness_day where day >= @since order by service, day`
+select d.service, d.at, d.yes, d.no, d.items, l.states
+from (
+    select service, array_agg(at) as at, array_agg(yes) as yes, array_agg(no) as no, array_agg(items) as items
+    from (select service, at, yes, no, items from readiness_day where day >= @since order by service, day) as o group by service
+) as d cross join lateral (select states from readiness_day r where r.service = d.service order by day desc limit 1) as l`
 )
 
 // KeepReadyDay keeps how ready service was.
@@ -51,16 +56,7 @@ func (s *Store) KeepReadyDay(ctx context.Context, service string, d readiness.Da
 
 // ReadyDays implements readiness.Days.
 func (s *Store) ReadyDays(ctx context.Context, service string, since time.Time) (map[string][]readiness.Day, error) {
-	return s.readyDays(ctx, readyDaysSQL, pgx.StrictNamedArgs{"service": service, "since": since.UTC()})
-}
-
-// ReadyCounts implements readiness.Days.
-func (s *Store) ReadyCounts(ctx context.Context, since time.Time) (map[string][]readiness.Day, error) {
-	return s.readyDays(ctx, readyCountsSQL, pgx.StrictNamedArgs{"since": since.UTC()})
-}
-
-func (s *Store) readyDays(ctx context.Context, sql string, args pgx.StrictNamedArgs) (map[string][]readiness.Day, error) {
-	rows, err := s.db.Query(ctx, sql, args)
+	rows, err := s.db.Query(ctx, readyDaysSQL, pgx.StrictNamedArgs{"service": service, "since": since.UTC()})
 	if err != nil {
 		return nil, fmt.Errorf("read days of readiness: %w", err)
 	}
@@ -71,15 +67,39 @@ func (s *Store) readyDays(ctx context.Context, sql string, args pgx.StrictNamedA
 	if _, err := pgx.ForEachRow(rows, []any{&name, &d.At, &d.Ready, &d.No, &d.Of, &states}, func() error {
 		d.At, d.States = d.At.UTC(), nil
 		d.Day, d.Unknown = d.At.Format(time.DateOnly), d.Of-d.Ready-d.No
-		if states != nil {
-			if err := json.Unmarshal(states, &d.States); err != nil {
-				return err
-			}
+		if err := json.Unmarshal(states, &d.States); err != nil {
+			return err
 		}
 		out[name] = append(out[name], d)
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read days of readiness: %w", err)
+	}
+	return out, nil
+}
+
+// ReadyCounts implements readiness.Days.
+func (s *Store) ReadyCounts(ctx context.Context, since time.Time) (map[string][]readiness.Day, error) {
+	rows, err := s.db.Query(ctx, readyCountsSQL, pgx.StrictNamedArgs{"since": since.UTC()})
+	if err != nil {
+		return nil, fmt.Errorf("read counts of readiness: %w", err)
+	}
+	out := map[string][]readiness.Day{}
+	var name string
+	var at []time.Time
+	var yes, no, items []int
+	var states []byte
+	if _, err := pgx.ForEachRow(rows, []any{&name, &at, &yes, &no, &items, &states}, func() error {
+		days := make([]readiness.Day, len(at))
+		for i := range at {
+			d := readiness.Day{At: at[i].UTC(), Ready: yes[i], No: no[i], Of: items[i]}
+			d.Day, d.Unknown = d.At.Format(time.DateOnly), d.Of-d.Ready-d.No
+			days[i] = d
+		}
+		out[name] = days
+		return json.Unmarshal(states, &days[len(days)-1].States)
+	}); err != nil {
+		return nil, fmt.Errorf("read counts of readiness: %w", err)
 	}
 	return out, nil
 }
