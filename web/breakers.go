@@ -156,11 +156,17 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 		page.Take[t] = take(r, t)
 	}
 	t := s.cfg.Traffic
-	turns, err1 := t.PolicyTurns(r.Context(), a.from, a.to)
-	lives, err2 := t.Lives(r.Context(), a.from, a.to)
-	served, err3 := t.Served(r.Context(), a.from)
-	refused, err4 := t.Refusals(r.Context(), a.from, a.to)
-	page.Trouble = s.read(v, "What policies did", errors.Join(err1, err2, err3, err4))
+	var turns []retrylog.Transition
+	var lives []traffic.Life
+	var served []traffic.Served
+	var refused []traffic.Refusal
+	var errs [4]error
+	together(
+		func() { turns, errs[0] = t.PolicyTurns(r.Context(), a.from, a.to) },
+		func() { lives, errs[1] = t.Lives(r.Context(), a.from, a.to) },
+		func() { served, errs[2] = t.Served(r.Context(), a.from) },
+		func() { refused, errs[3] = t.Refusals(r.Context(), a.from, a.to) })
+	page.Trouble = s.read(v, "What policies did", errors.Join(errs[:]...))
 	var known []traffic.Key
 	var limits []traffic.Limit
 	for _, c := range served {

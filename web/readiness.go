@@ -78,16 +78,16 @@ func (l lang) itemWords(id string) string {
 
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
-	trends, err := s.cfg.Readiness.Glance(r.Context(), v.now.AddDate(0, 0, 1-readyDays))
+	all, err := s.glance(r.Context(), v.now)
 	o := readinessView{Trouble: s.read(v, "Readiness", err), Find: strings.TrimSpace(r.URL.Query().Get("q"))}
 	find := strings.ToLower(o.Find)
-	trends = slices.DeleteFunc(slices.Clone(trends), func(t readiness.Trend) bool {
+	drawn := slices.DeleteFunc(slices.Clone(all), func(t readyTrend) bool {
 		return !s.cfg.Covers(r, t.Service) || !strings.Contains(strings.ToLower(t.Service), find)
 	})
-	// The least ready first; who was not looked at yet is not known to be ready.
-	slices.SortStableFunc(trends, func(a, b readiness.Trend) int {
-		return cmp.Or(newest(a).Ready-newest(b).Ready, strings.Compare(a.Service, b.Service))
-	})
+	trends := make([]readiness.Trend, len(drawn))
+	for i, t := range drawn {
+		trends[i] = t.Trend
+	}
 	if s.exported(w, v, readySheet(trends), trendSheet(trends)) {
 		return
 	}
@@ -120,7 +120,7 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("all") == "1" {
 		limit = readyShows
 	}
-	for _, t := range trends[:min(len(trends), limit)] {
+	for _, t := range drawn[:min(len(drawn), limit)] {
 		o.Rows = append(o.Rows, v.readyRow(t))
 	}
 	if n := len(trends); n > len(o.Rows) {
@@ -131,6 +131,33 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 		o.AsOf = v.say("Each service as it was looked at last, %s or later.", v.short(oldest).Text)
 	}
 	s.show(w, v, http.StatusOK, "readiness", Page{Title: "Readiness", Topics: topicLedger, Crumbs: []Link{{Name: "Readiness"}}}, o)
+}
+
+// readyTrend is a trend with its line, which is the same for every reader.
+type readyTrend struct {
+	readiness.Trend
+	Spark Spark
+}
+
+// readyKept is how long the quarter of all services is kept: they are looked at once in
+// a while, and the page says when.
+const readyKept = 5 * time.Second
+
+// glance is how ready all services were, the least ready first; who was not looked at yet
+// is not known to be ready. What a reader may not see is theirs to leave out.
+func (s *Server) glance(ctx context.Context, now time.Time) ([]readyTrend, error) {
+	all, _, err := s.quarter.get(now.UTC().Format(time.DateOnly), now, func() ([]readyTrend, error) {
+		trends, err := s.cfg.Readiness.Glance(ctx, now.AddDate(0, 0, 1-readyDays))
+		out := make([]readyTrend, len(trends))
+		for i, t := range trends {
+			out[i] = readyTrend{t, readySpark(t, now)}
+		}
+		slices.SortStableFunc(out, func(a, b readyTrend) int {
+			return cmp.Or(newest(a.Trend).Ready-newest(b.Trend).Ready, strings.Compare(a.Service, b.Service))
+		})
+		return out, err
+	})
+	return all, err
 }
 
 // newest is the last day of t, a day without answers where there is none.
@@ -153,9 +180,9 @@ func (l lang) readyItems() (groups []ReadyGroup, items []ReadyItem) {
 	return groups, items
 }
 
-func (v view) readyRow(t readiness.Trend) ReadyRow {
-	d := newest(t)
-	row := ReadyRow{Name: t.Service, Href: readyHref(t.Service), Of: v.say("not looked at"), Ready: d.Ready, Bar: Bar{Class: "f-hatch", Width: "100", Size: "thin", Label: v.say("no data")}, Spark: readySpark(t, v.now)}
+func (v view) readyRow(t readyTrend) ReadyRow {
+	d := newest(t.Trend)
+	row := ReadyRow{Name: t.Service, Href: readyHref(t.Service), Of: v.say("not looked at"), Ready: d.Ready, Bar: Bar{Class: "f-hatch", Width: "100", Size: "thin", Label: v.say("no data")}, Spark: t.Spark}
 	if d.Of > 0 {
 		row.Of = slo.Count(int64(d.Ready)) + "/" + slo.Count(int64(d.Of))
 		row.Bar = Bar{Class: "f-c1", Width: pos(100 * float64(d.Ready) / float64(d.Of)), Size: "thin", Label: row.Of}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -63,15 +64,12 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 	for _, t := range []string{"routes", "fates", "steps"} {
 		page.Take[t] = take(r, t)
 	}
-	t := s.cfg.Traffic
 	from, to := a.from.Truncate(time.Minute), a.to.Truncate(time.Minute).Add(time.Minute)
-	routes, err1 := t.RetryRoutes(r.Context(), from, to)
-	steps, err2 := t.RetrySteps(r.Context(), service, from.Truncate(step), to, step)
-	fates, err3 := t.Fates(r.Context(), service, from, to)
-	served, err4 := t.Served(r.Context(), a.from)
-	page.Trouble = s.read(v, "Retries", errors.Join(err1, err2, err3, err4))
+	found, err := s.tries(r.Context(), v.now, tryAsk{service, from, to, step})
+	page.Trouble = s.read(v, "Retries", err)
+	fates, steps, served := found.fates, found.steps, found.served
 	names := map[string]bool{}
-	routes = slices.DeleteFunc(routes, func(x traffic.Route) bool {
+	routes := slices.DeleteFunc(slices.Clone(found.routes), func(x traffic.Route) bool {
 		names[x.Service] = true
 		return service != "" && x.Service != service || !s.cfg.Covers(r, x.Service)
 	})
@@ -106,6 +104,39 @@ func (s *Server) retries(w http.ResponseWriter, r *http.Request) {
 		page.Chart = v.amplification(a, step, service, steps)
 	}
 	s.show(w, v, http.StatusOK, "retries", Page{Title: "Retries", Crumbs: []Link{{Name: "Retries"}}}, page)
+}
+
+// tried is what the page of retries reads, the same for every reader.
+type tried struct {
+	routes []traffic.Route
+	steps  []traffic.Minute
+	fates  []traffic.Fate
+	served []traffic.Served
+}
+
+// tryAsk is what for; its instants are whole minutes.
+type tryAsk struct {
+	service  string
+	from, to time.Time
+	step     time.Duration
+}
+
+// triesKept is how long tries are kept: an open page asks again each second.
+const triesKept = 5 * time.Second
+
+func (s *Server) tries(ctx context.Context, now time.Time, q tryAsk) (tried, error) {
+	key := fmt.Sprint(q.from.Unix(), q.to.Unix(), q.step, q.service)
+	found, _, err := s.retried.get(key, now, func() (out tried, err error) {
+		t := s.cfg.Traffic
+		var errs [4]error
+		together(
+			func() { out.routes, errs[0] = t.RetryRoutes(ctx, q.from, q.to) },
+			func() { out.steps, errs[1] = t.RetrySteps(ctx, q.service, q.from.Truncate(q.step), q.to, q.step) },
+			func() { out.fates, errs[2] = t.Fates(ctx, q.service, q.from, q.to) },
+			func() { out.served, errs[3] = t.Served(ctx, q.from) })
+		return out, errors.Join(errs[:]...)
+	})
+	return found, err
 }
 
 func (l lang) serviceLinks(here string, names map[string]bool) []Link {

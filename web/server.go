@@ -24,6 +24,8 @@ type Server struct {
 	portions memo[[]slo.Portion]
 	replays  memo[slo.Backtest]
 	drills   memo[scenario.Scenario]
+	retried  memo[tried]
+	quarter  memo[[]readyTrend]
 	watched  setupWatch
 	engines  memo[*explain.Engine]
 }
@@ -64,7 +66,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{cfg: cfg, assets: c.assets, pages: c.pages, hub: newHub(),
 		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100},
-		drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines()}, nil
+		retried: memo[tried]{keep: triesKept, most: 50},
+		quarter: memo[[]readyTrend]{keep: readyKept, most: 2}, drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines()}, nil
 }
 
 // Handler serves every page, the assets under /static/ and the stream.

@@ -101,8 +101,9 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 		}
 		other = rolling(other, d)
 	}
-	is, errIs := s.replay(r, v, o, st)
-	then, err := s.replay(r, v, other, st)
+	var is, then slo.Backtest
+	var errIs, err error
+	together(func() { is, errIs = s.replay(r, v, o, st) }, func() { then, err = s.replay(r, v, other, st) })
 	if err = errors.Join(errIs, err); err != nil {
 		w.Trouble = v.say("This promise cannot be replayed: %s.", err)
 		if !errors.Is(err, slo.ErrTerms) {
