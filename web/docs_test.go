@@ -48,6 +48,17 @@ func TestThePagesDocumentIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	layout, err := os.ReadFile("templates/layout.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, _ := strings.Cut(string(layout), "</dialog>")
+	_, list, _ = strings.Cut(list, `<dialog id="keys"`)
+	for _, m := range regexp.MustCompile(`\b([a-z]): '/`).FindAllStringSubmatch(string(keys), -1) {
+		if !strings.Contains(list, `<kbd>{{"g"}}</kbd> <kbd>{{"`+m[1]+`"}}</kbd>`) {
+			t.Errorf("the list of keys has no g %s", m[1])
+		}
+	}
 	for _, m := range regexp.MustCompile("`([a-z])` (now|overview|SLOs|alerts|runs|game|gate|breakers)").FindAllStringSubmatch(strings.ReplaceAll(string(text), "\n", " "), -1) {
 		if !strings.Contains(string(keys), " "+m[1]+": '/") {
 			t.Errorf("no key %s", m[1])

@@ -60,6 +60,24 @@ test('keys lead to find, to Stop all, and from page to page', async () => {
   await context.close();
 });
 
+test('the list of keys opens with ?, holds the focus, and Escape closes it and gives the focus back', async () => {
+  const { context, page } = await watched(browser);
+  await page.goto(base + '/slos');
+  const list = page.getByRole('dialog', { name: 'Keys' });
+  assert.equal(await list.isVisible(), false);
+  const opener = page.getByRole('button', { name: 'Keys' });
+  await opener.focus();
+  await page.keyboard.press('?');
+  assert.equal(await list.isVisible(), true);
+  assert.equal(await page.evaluate(() => document.activeElement?.textContent), 'Close');
+  await page.keyboard.press('Escape');
+  assert.equal(await list.isVisible(), false);
+  assert.equal(await opener.evaluate((el) => el === document.activeElement), true);
+  await page.keyboard.press('Enter'); // the button needs no script
+  assert.equal(await list.isVisible(), true);
+  await context.close();
+});
+
 test('a wall shows no way to click but Stop, forced colours keep their shapes, and contrast can be had', async () => {
   const { context, page } = await watched(browser);
   await page.goto(base + '/?tv=1');
