@@ -23,9 +23,9 @@ func (c *control) alerts(ctx context.Context, since, until time.Time) ([]injecto
 	heard := c.alertsHeard()
 	seen := map[string]bool{}
 	var out []injector.Alert
-	// The newest, and those that are open however old they are.
+	// The newest of those that were open then, and those that are however old they are.
 	for _, open := range []bool{false, true} {
-		found, err := c.store.Incidents(ctx, alert.Question{Open: open, Before: until.Add(time.Microsecond), Limit: maxIncidents})
+		found, err := c.store.Incidents(ctx, alert.Question{Open: open, Since: since, Before: until.Add(time.Microsecond), Limit: maxIncidents})
 		if err != nil {
 			return nil, time.Time{}, err
 		}

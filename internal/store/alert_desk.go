@@ -80,6 +80,7 @@ const (
 	incidentsSQL = `
 select body from alert_incident
 where (@service = '' or service = @service) and (@tier = '' or tier = @tier) and (not @open::boolean or closed_at is null) and opened_at < @before
+  and (@since::timestamptz is null or closed_at is null or closed_at > @since)
 order by opened_at desc, id limit @limit`
 	incidentSQL     = `select body from alert_incident where id = @id`
 	lockIncidentSQL = `select body from alert_incident where id = @id for update`
@@ -92,7 +93,11 @@ order by last_at desc, id limit @limit`
 
 // Incidents lists incidents, the latest first.
 func (s *Store) Incidents(ctx context.Context, q alert.Question) ([]alert.Incident, error) {
-	rows, err := s.db.Query(ctx, incidentsSQL, pgx.StrictNamedArgs{"service": q.Service, "tier": string(q.Tier), "open": q.Open, "before": q.Before, "limit": q.Limit})
+	var since *time.Time
+	if !q.Since.IsZero() {
+		since = &q.Since
+	}
+	rows, err := s.db.Query(ctx, incidentsSQL, pgx.StrictNamedArgs{"service": q.Service, "tier": string(q.Tier), "open": q.Open, "before": q.Before, "limit": q.Limit, "since": since})
 	if err != nil {
 		return nil, fmt.Errorf("incidents: %w", err)
 	}

@@ -18,7 +18,8 @@ type Question struct {
 	Service string
 	Tier    Tier
 	Open    bool
-	Find    string // a part of a note's text
+	Since   time.Time // incidents that were open after it; zero: all
+	Find    string    // a part of a note's text
 	Before  time.Time
 	Limit   int
 }
