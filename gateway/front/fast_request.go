@@ -60,7 +60,7 @@ func announce(q *exchange.Request, list string) bool {
 func (s *fast) one(end int) (then next) {
 	f, c := s.front, s.c
 	x := f.exchanges.Get().(*exchange.Exchange)
-	x.Event.Start, x.Late, c.late = time.Now(), c.late, 0 // what was read with it was not late
+	x.Event.Start, x.Late, c.late = time.Now().Add(-c.late), c.late, 0 // what was read with it was not late
 	if v := s.read(x, end); v != h1.Take {
 		x.Reset()
 		f.exchanges.Put(x)

@@ -16,6 +16,9 @@ func TestLateRequests(t *testing.T) {
 	var timed atomic.Bool
 	late := make(chan time.Duration, 8)
 	address := listen(t, front.Config{Listening: quickly, Timed: timed.Load, Service: exchange.Func(func(x *exchange.Exchange) error {
+		if since := time.Since(x.Event.Start); since < x.Late {
+			t.Errorf("%v late, and begun %v ago: it begins when it came", x.Late, since)
+		}
 		late <- x.Late
 		return echo(x)
 	})})
