@@ -59,6 +59,7 @@ type conn struct {
 	early  []byte          // gathered, and not yet read
 	stamps *arrival.Reader // nil until somebody wants to know how late a read was
 	late   time.Duration   // the last one was
+	since  time.Time       // when the last answer went out: what came before waited for that
 	due    time.Time       // until when the first head has to come; zero once net/http knows
 	seen   int             // bytes of the preface
 	empty  int             // reads that are to yield nothing

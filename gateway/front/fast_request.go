@@ -98,6 +98,9 @@ func (s *fast) one(end int) (then next) {
 	// section 9.3); an upstream may answer before it has all of it.
 	unread := !s.in.over.Load()
 	last := unread || s.head.Close || s.ending.Load()
+	if f.timed() {
+		c.since = time.Now()
+	}
 	err := f.write(x, c, last)
 	if !f.ended(x, err) { // from here on nobody reads the body any more
 		return leave

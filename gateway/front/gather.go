@@ -42,9 +42,11 @@ func (c *conn) gather() bool {
 	}
 }
 
+func (f *Front) timed() bool { return f.cfg.Timed != nil && f.cfg.Timed() }
+
 // receive reads a part of a head, and notes how late where somebody wants to know.
 func (c *conn) receive(p []byte) (n int, err error) {
-	if timed := c.front.cfg.Timed; timed == nil || !timed() {
+	if !c.front.timed() {
 		if c.stamps != nil {
 			c.stamps.Stop()
 		}
@@ -54,7 +56,7 @@ func (c *conn) receive(p []byte) (n int, err error) {
 	if c.stamps == nil {
 		c.stamps = arrival.New(c.Conn)
 	}
-	n, c.late, err = c.stamps.Read(p)
+	n, c.late, err = c.stamps.Read(p, c.since)
 	return n, err
 }
 

@@ -137,7 +137,7 @@ func (c *conn) early(err error) bool {
 func (c *conn) read(p []byte) (n int, err error) {
 	for {
 		if c.timed {
-			n, c.late, err = c.stamps.Read(p)
+			n, c.late, err = c.stamps.Read(p, c.begun)
 		} else {
 			n, err = c.nc.Read(p)
 		}

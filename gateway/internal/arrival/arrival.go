@@ -28,8 +28,11 @@ func New(nc net.Conn) *Reader {
 	return r
 }
 
-// within keeps late between nothing and the time since called: what was there before
-// anybody asked for it is not late, and the wall clock may have been set.
-func within(late time.Duration, now, called time.Time) time.Duration {
-	return min(max(late, 0), now.Sub(called))
+// within keeps late between nothing and the time since the instant of that name, where
+// it is one: the wall clock may have been set.
+func within(late time.Duration, now, since time.Time) time.Duration {
+	if late = max(late, 0); !since.IsZero() {
+		late = min(late, max(now.Sub(since), 0))
+	}
+	return late
 }

@@ -23,8 +23,9 @@ type stamped struct {
 }
 
 // Read is the connection's Read. late is the time between the arrival of the last of
-// the n bytes and now, as far as it passed since the call; 0 where that is not known.
-func (r *Reader) Read(p []byte) (n int, late time.Duration, err error) {
+// the n bytes and now, as far as it passed since the instant of that name, if that is
+// one: what came before had to wait for something else. It is 0 where it is not known.
+func (r *Reader) Read(p []byte, since time.Time) (n int, late time.Duration, err error) {
 	if r.raw == nil || len(p) == 0 {
 		n, err = r.nc.Read(p)
 		return n, 0, err
@@ -33,7 +34,6 @@ func (r *Reader) Read(p []byte) (n int, late time.Duration, err error) {
 		r.stamp(1)
 		r.look = r.receive
 	}
-	called := time.Now()
 	r.p = p
 	err = r.raw.Read(r.look)
 	r.p = nil
@@ -48,7 +48,7 @@ func (r *Reader) Read(p []byte) (n int, late time.Duration, err error) {
 		return r.n, 0, nil
 	}
 	now := time.Now()
-	return r.n, within(now.Sub(r.at), now, called), nil
+	return r.n, within(now.Sub(r.at), now, since), nil
 }
 
 // Stop has the kernel stamp no more: it costs it something for each packet.

@@ -49,7 +49,7 @@ func stampedRead(t *testing.T, r *Reader, send func()) (late time.Duration) {
 	var p [16]byte
 	for range 10_000 {
 		send()
-		n, late, err := r.Read(p[:])
+		n, late, err := r.Read(p[:], time.Time{})
 		if n == 0 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -80,23 +80,31 @@ func TestReadTellsHowLateItIs(t *testing.T) {
 	}}
 	var p [16]byte
 	called := time.Now()
-	n, late, err := r.Read(p[:])
+	n, late, err := r.Read(p[:], called)
 	if most := time.Since(called); n != 1 || err != nil || late < slept || late > most {
 		t.Errorf("%d bytes, %v late, %v; want 1, between %v and %v", n, late, err, slept, most)
 	}
+	// It counts from since on: what came before had to wait for something else.
+	n, late, err = r.Read(p[:], time.Now().Add(time.Hour))
+	if n != 1 || err != nil || late != 0 {
+		t.Errorf("%d bytes, %v late, %v; want 1, in time", n, late, err)
+	}
 }
 
-// What lay there before anybody asked was not waited for: it is not late.
-func TestWhatWasThereIsNotLate(t *testing.T) {
-	called := time.Now()
+func TestLateWithinReason(t *testing.T) {
+	since := time.Now()
 	for _, tt := range []struct{ late, passed, want time.Duration }{
 		{3 * time.Second, time.Millisecond, time.Millisecond},
 		{time.Millisecond, time.Second, time.Millisecond},
 		{-time.Hour, time.Second, 0}, // the wall clock was set back
+		{time.Second, -time.Second, 0},
 	} {
-		if got := within(tt.late, called.Add(tt.passed), called); got != tt.want {
-			t.Errorf("%v late, %v after the call: %v, want %v", tt.late, tt.passed, got, tt.want)
+		if got := within(tt.late, since.Add(tt.passed), since); got != tt.want {
+			t.Errorf("%v late, %v after: %v, want %v", tt.late, tt.passed, got, tt.want)
 		}
+	}
+	if got := within(time.Hour, since, time.Time{}); got != time.Hour {
+		t.Errorf("since ever: %v", got)
 	}
 }
 
@@ -105,12 +113,12 @@ func TestReadEnds(t *testing.T) {
 	ours, theirs := pair(t)
 	r, p := New(ours), make([]byte, 16)
 	_ = ours.SetReadDeadline(time.Unix(1, 0))
-	if n, _, err := r.Read(p); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if n, _, err := r.Read(p, time.Time{}); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("past the deadline: %d, %v", n, err)
 	}
 	_ = ours.SetReadDeadline(time.Now().Add(30 * time.Second))
 	stampedRead(t, r, func() { _, _ = theirs.Write([]byte("x")) })
-	if n, late, err := r.Read(nil); n != 0 || late != 0 || err != nil {
+	if n, late, err := r.Read(nil, time.Time{}); n != 0 || late != 0 || err != nil {
 		t.Errorf("into nothing: %d, %v, %v", n, late, err)
 	}
 	r.Stop()
@@ -121,11 +129,11 @@ func TestReadEnds(t *testing.T) {
 		t.Errorf("read %q, %v", p[:n], err)
 	}
 	_ = theirs.CloseWrite()
-	if n, _, err := r.Read(p); n != 0 || err != io.EOF {
+	if n, _, err := r.Read(p, time.Time{}); n != 0 || err != io.EOF {
 		t.Errorf("at the end: %d, %v, want EOF", n, err)
 	}
 	_ = ours.Close()
-	if n, _, err := r.Read(p); n != 0 || !errors.Is(err, net.ErrClosed) {
+	if n, _, err := r.Read(p, time.Time{}); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: %d, %v", n, err)
 	}
 
@@ -133,7 +141,7 @@ func TestReadEnds(t *testing.T) {
 	r = New(ours)
 	_ = theirs.SetLinger(0)
 	_ = theirs.Close()
-	if n, _, err := r.Read(p); n != 0 || !errors.Is(err, syscall.ECONNRESET) {
+	if n, _, err := r.Read(p, time.Time{}); n != 0 || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("reset: %d, %v", n, err)
 	}
 }
@@ -146,7 +154,7 @@ func TestStampedReadAllocatesOnce(t *testing.T) {
 	stampedRead(t, r, send)
 	if got := testing.AllocsPerRun(100, func() {
 		send()
-		if _, _, err := r.Read(p); err != nil {
+		if _, _, err := r.Read(p, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}); got > 1 {
@@ -159,11 +167,11 @@ func TestReadsWhatCannotBeStamped(t *testing.T) {
 	ours, theirs := net.Pipe()
 	go func() { _, _ = theirs.Write([]byte("x")); _ = theirs.Close() }()
 	r, p := New(ours), make([]byte, 4)
-	if n, late, err := r.Read(p); n != 1 || late != 0 || err != nil {
+	if n, late, err := r.Read(p, time.Time{}); n != 1 || late != 0 || err != nil {
 		t.Errorf("%d, %v, %v", n, late, err)
 	}
 	r.Stop()
-	if _, _, err := r.Read(p); err != io.EOF {
+	if _, _, err := r.Read(p, time.Time{}); err != io.EOF {
 		t.Error(err)
 	}
 }
