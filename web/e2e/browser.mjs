@@ -1,4 +1,5 @@
 // One browser for all tests: Debian's Chromium, without anything that would call home.
+import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 
 export const base = process.env.BASE_URL || 'http://127.0.0.1:8081';
@@ -28,4 +29,14 @@ export async function watched(browser, options) {
     if (!['data:', 'blob:'].includes(protocol) && host !== new URL(base).host) sins.push('request to ' + r.url());
   });
   return { context, page, sins };
+}
+
+/**
+ * What the page shows, at once or when it has come: a click returns when the next page has begun.
+ * @param {import('playwright-core').Page} page
+ * @param {RegExp} what
+ */
+export async function says(page, what) {
+  await page.waitForFunction(([source, flags]) => new RegExp(source, flags).test(document.querySelector('main')?.innerText || ''), [what.source, what.flags]).catch(() => {});
+  assert.match(await page.locator('main').innerText(), what);
 }

@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { strict } from './axe.mjs';
-import { adminHeaders, base, launch, watched } from './browser.mjs';
+import { adminHeaders, base, launch, says as pageSays, watched } from './browser.mjs';
 
 const config = process.env.CONFIG || '';
 /** @type {import('playwright-core').Browser} */
@@ -45,7 +45,7 @@ async function until(what, ok, seconds) {
 
 test('J1: planned, agreed to, held, reported, mended, shown to be gone', async () => {
   const { context, page, sins } = await watched(browser); // an operator, as the demo lets its own machine in
-  const says = async (/** @type {RegExp} */ what) => assert.match(await page.locator('main').innerText(), what);
+  const says = (/** @type {RegExp} */ what) => pageSays(page, what);
   const sound = async (/** @type {string} */ where) => {
     for (const [scheme, width] of /** @type {const} */ ([['light', 1440], ['dark', 1440], ['dark', 390], ['light', 390]])) {
       await page.emulateMedia({ colorScheme: scheme });

@@ -3,16 +3,13 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { strict } from './axe.mjs';
-import { adminHeaders, base, launch, watched } from './browser.mjs';
+import { adminHeaders, base, launch, says, watched } from './browser.mjs';
 import { found } from './pages.mjs';
 
 /** @type {import('playwright-core').Browser} */
 let browser;
 before(async () => { browser = await launch(); });
 after(() => browser.close());
-
-/** @param {import('playwright-core').Page} page @param {RegExp} what */
-const says = async (page, what) => assert.match(await page.locator('main').innerText(), what);
 
 test('J1: a drill is chosen, weighed, planned, and reported', async () => {
   const { context, page, sins } = await watched(browser);
