@@ -26,7 +26,7 @@ var edges = map[string]string{
 	// Values that everybody may hold.
 	"internal/retrylog internal/histogram internal/conf internal/reply internal/lockfile": "",
 	"internal/auth": "internal/reply",
-	"internal/auth/oidc internal/auth/oidc/oidctest":                                                       "internal/auth",
+	"internal/auth/oidc internal/auth/oidc/oidctest": "internal/auth",
 	"migrations scenarios deploy/... injector/cron injector/search gateway/internal/window gateway/internal/arrival internal/noisy": "",
 
 	// The data plane knows no control code, and its policies not one another.

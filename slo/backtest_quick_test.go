@@ -76,14 +76,20 @@ func TestReplayIsThatOfTheStateMachine(t *testing.T) {
 	}
 }
 
-// A month of minutes is replayed with a few pieces of memory, not some for each minute.
-func TestReplayOfAMonthMakesNoGarbage(t *testing.T) {
-	o := Objective{ID: "o", Service: "order", TargetPPB: 999_000_000, Window: 30 * 24 * time.Hour}
-	slots := make([]Slot, 60*24*60)
+// twoMonths are the minutes of an objective up to an instant, of which a replay takes
+// the last month.
+func twoMonths() (o Objective, slots []Slot, to time.Time) {
+	slots = make([]Slot, 60*24*60)
 	for m := range slots {
 		slots[m] = Slot{At: noon.Add(time.Duration(m) * time.Minute), Valid: 80, Bad: int64(m % 50 / 49)}
 	}
-	to := noon.Add(60 * 24 * time.Hour)
+	o = Objective{ID: "o", Service: "order", TargetPPB: 999_000_000, Window: 30 * 24 * time.Hour}
+	return o, slots, noon.Add(60 * 24 * time.Hour)
+}
+
+// A month of minutes is replayed with a few pieces of memory, not some for each minute.
+func TestReplayOfAMonthMakesNoGarbage(t *testing.T) {
+	o, slots, to := twoMonths()
 	n := testing.AllocsPerRun(1, func() { Try(o, DefaultPolicy(), slots, to.Add(-30*24*time.Hour), to, time.Minute) })
 	if n > 500 {
 		t.Errorf("%.0f pieces of memory for 43 200 evaluations", n)
@@ -115,12 +121,7 @@ func FuzzRatesAreExact(f *testing.F) {
 }
 
 func BenchmarkReplayOfAMonth(b *testing.B) {
-	o := Objective{ID: "o", Service: "order", TargetPPB: 999_000_000, Window: 30 * 24 * time.Hour}
-	slots := make([]Slot, 60*24*60)
-	for m := range slots {
-		slots[m] = Slot{At: noon.Add(time.Duration(m) * time.Minute), Valid: 80, Bad: int64(m % 50 / 49)}
-	}
-	to := noon.Add(60 * 24 * time.Hour)
+	o, slots, to := twoMonths()
 	b.ReportAllocs()
 	for b.Loop() {
 		Try(o, DefaultPolicy(), slots, to.Add(-30*24*time.Hour), to, time.Minute)

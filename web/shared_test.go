@@ -128,7 +128,7 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 			wg.Go(func() {
 				got, _, err := m.get("a", noon, func() (int, error) {
 					n := looked.Add(1)
-					time.Sleep(time.Second)
+					time.Sleep(time.Second) // of the bubble's time: how long a look takes
 					if fail {
 						return 0, errors.New("the reader left")
 					}
