@@ -34,12 +34,12 @@ demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
 # a test binary without the race detector (plain_test.go). The time they leave is for
 # what compiles long and can wait: other products' code, and staticcheck.
 test: ## everything that proves the project; installs what it needs
-	@.ci/need postgresql redis-server gcc python3 chromium nodejs npm
+	@.ci/need postgresql redis-server prometheus-alertmanager gcc python3 chromium nodejs npm
 	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp build vet
 	@.ci/beside test-idle $(MAKE) --no-print-directory test-busy
 
-# The packages whose tests compile other products, at the lowest priority.
-PRODUCTS := slo/alert|slo/gate/dialect
+# The package whose tests compile other products, at the lowest priority.
+PRODUCTS := slo/gate/dialect
 
 # The three that take longest begin first, or the last one would run alone.
 test-busy:
