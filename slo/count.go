@@ -11,14 +11,15 @@ func Counters() []Counter {
 		"first_try_bad", "dep_timeouts", "dep_timeout_calls", "over_limit", "aborted_over", "exchanges", "attempts", "retried", "recovered"}
 }
 
-// fields are t's counters in the order of Counters.
-func (t *Tally) fields() []*int64 {
-	return []*int64{&t.Good, &t.Bad, &t.Neutral, &t.Throttled, &t.Aborted, &t.Synthetic, &t.BadLocal, &t.Degraded, &t.ChaosGood, &t.ChaosBad,
+// fields are t's counters in the order of Counters: an array, since windows of all
+// objectives are added each second.
+func (t *Tally) fields() [19]*int64 {
+	return [...]*int64{&t.Good, &t.Bad, &t.Neutral, &t.Throttled, &t.Aborted, &t.Synthetic, &t.BadLocal, &t.Degraded, &t.ChaosGood, &t.ChaosBad,
 		&t.FirstTryBad, &t.DepTimeouts, &t.DepCalls, &t.OverLimit, &t.AbortedOver, &t.Exchanges, &t.Attempts, &t.Retried, &t.Recovered}
 }
 
 // extras are what adds up too but is no counter of a ratio.
-func (t *Tally) extras() []*int64 { return []*int64{&t.Sampled, &t.VarGood, &t.VarBad} }
+func (t *Tally) extras() [3]*int64 { return [...]*int64{&t.Sampled, &t.VarGood, &t.VarBad} }
 
 // Plus adds what was counted elsewhere; coverage is not added, since the same
 // minutes would count twice.
@@ -28,9 +29,12 @@ func (t Tally) Plus(u Tally) Tally { return t.combine(u, 1) }
 func (t Tally) Minus(u Tally) Tally { return t.combine(u, -1) }
 
 func (t Tally) combine(u Tally, sign int64) Tally {
-	theirs := append(u.fields(), u.extras()...)
-	for i, f := range append(t.fields(), t.extras()...) {
+	theirs, more := u.fields(), u.extras()
+	for i, f := range t.fields() {
 		*f += sign * *theirs[i]
+	}
+	for i, f := range t.extras() {
+		*f += sign * *more[i]
 	}
 	return t
 }

@@ -88,16 +88,9 @@ func (e *Evaluator) policyFor(service, env string) Policy {
 
 // Statuses returns the last good evaluation, by service and objective. Each
 // Status says when it was made and until when its data reaches; with the ledger
-// away it stays what it was. The caller owns the slice, not what it points to.
+// away it stays what it was. All who ask share them: they may not be changed (Only
+// picks some).
 func (e *Evaluator) Statuses() []Status {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return slices.Clone(e.last)
-}
-
-// View is Statuses for who looks at them again and again: they are shared, and may not
-// be changed.
-func (e *Evaluator) View() []Status {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.last
@@ -338,13 +331,32 @@ func Worst(set []Status) (Status, bool) {
 	if len(set) == 0 {
 		return Status{}, false
 	}
-	info := func(s Status) bool { return s.Objective.terms().Informational }
-	if ruling := slices.DeleteFunc(slices.Clone(set), info); len(ruling) > 0 {
-		set = ruling
+	worst := &set[0]
+	for i := range set[1:] {
+		if s := &set[i+1]; s.Rules(worst) {
+			worst = s
+		}
 	}
-	return slices.MinFunc(set, func(a, b Status) int {
-		return cmp.Or(cmp.Compare(Rank(b.Level), Rank(a.Level)), cmp.Compare(a.Budget.RemainingPPM, b.Budget.RemainingPPM))
-	}), true
+	return *worst, true
+}
+
+// Rules reports whether s rules a set that t is in, rather than t.
+func (s *Status) Rules(t *Status) bool {
+	if a, b := s.Objective.terms().Informational, t.Objective.terms().Informational; a != b {
+		return b
+	}
+	return cmp.Or(cmp.Compare(Rank(t.Level), Rank(s.Level)), cmp.Compare(s.Budget.RemainingPPM, t.Budget.RemainingPPM)) < 0
+}
+
+// Only returns those of set that keep says to: sets are shared, so a new one.
+func Only(set []Status, keep func(*Status) bool) []Status {
+	var out []Status
+	for i := range set {
+		if keep(&set[i]) {
+			out = append(out, set[i])
+		}
+	}
+	return out
 }
 
 // Rank orders levels by alarm. Unknown stands above normal and below a level

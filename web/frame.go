@@ -131,7 +131,7 @@ func (v view) notices(frozen int, running []injector.Run) []Notice {
 }
 
 // thaw says when a freeze ends, as far as that is known.
-func (v view) thaw(st slo.Status) string {
+func (v view) thaw(st *slo.Status) string {
 	if st.ThawAt.IsZero() {
 		return v.say("No thaw in sight.")
 	}

@@ -170,14 +170,14 @@ func (l lang) passes(p freeze.Policy) string {
 
 // verdictText is the first reason, without the name of the objective that stands
 // beside it anyway.
-func verdictText(d gate.Decision, st slo.Status) string {
+func verdictText(d gate.Decision, st *slo.Status) string {
 	if len(d.Reasons) > 0 {
 		return strings.TrimPrefix(d.Reasons[0], st.Objective.ID+": ")
 	}
 	return spaced(d.ReasonCode)
 }
 
-func (v view) freeze(st slo.Status) Freeze {
+func (v view) freeze(st *slo.Status) Freeze {
 	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: st.Reason, Since: v.short(st.Since).Text,
 		Spent: slo.SpentPercent(st.Budget.SpentPPM), In: v.say("not yet"), Thaw: v.say("No thaw in sight: the failures that must leave the window are too recent, or still happening.")}
 	if !st.ThawAt.IsZero() {

@@ -155,7 +155,7 @@ func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy,
 	part.Answer = v.say("Last %s this policy = %s; the one in force = %s.", v.lasting(trialBack), times(m, would), times(n, was))
 }
 
-func (s *Server) replayUnder(v view, st slo.Status, p freeze.Policy, from time.Time) (slo.Backtest, error) {
+func (s *Server) replayUnder(v view, st *slo.Status, p freeze.Policy, from time.Time) (slo.Backtest, error) {
 	key := "policy\x00" + st.Objective.ID + "\x00" + st.Env + "\x00" + p.Revision() + "\x00" + slo.TargetPercent(st.Objective.TargetPPB) + "\x00" + st.Objective.Window.String()
 	b, _, err := s.replays.get(key, v.now, func() (slo.Backtest, error) {
 		return s.cfg.Promises.Backtest(v.r.Context(), st.Objective, p.Levels, st.Env, from, st.DataUntil)
@@ -163,7 +163,7 @@ func (s *Server) replayUnder(v view, st slo.Status, p freeze.Policy, from time.T
 	return b, err
 }
 
-func (l lang) trialRow(st slo.Status, is, then slo.Backtest) TrialRow {
+func (l lang) trialRow(st *slo.Status, is, then slo.Backtest) TrialRow {
 	worst := func(b slo.Backtest) Chip {
 		for _, level := range []slo.Level{slo.Frozen, slo.Emergency, slo.Warn, slo.Normal} {
 			if b.Levels[level] > 0 {

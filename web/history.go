@@ -45,7 +45,7 @@ func chooseRange(asked string, history, window time.Duration) int {
 // reach is how far back the counts of st go, as far as its burn windows tell: the
 // shortest that holds nearly every request of the whole window. An objective may
 // be younger than the traffic it judges, so its date says little.
-func (v view) reach(st slo.Status) time.Duration {
+func (v view) reach(st *slo.Status) time.Duration {
 	for _, window := range []time.Duration{time.Hour, 6 * time.Hour, 24 * time.Hour} {
 		b := st.Burn(window)
 		if b.Valid*100 < st.Budget.Valid*99 || b.NoData {
@@ -60,7 +60,7 @@ func (v view) reach(st slo.Status) time.Duration {
 }
 
 // history fills the two charts over time. With the database away they say so.
-func (s *Server) history(r *http.Request, v view, st slo.Status, runs []injector.Run, page *serviceView) {
+func (s *Server) history(r *http.Request, v view, st *slo.Status, runs []injector.Run, page *serviceView) {
 	var h rangeCount
 	h, page.Ranges, page.ChartTrouble = s.counted(r, v, st)
 	if page.ChartTrouble != "" {
@@ -77,7 +77,7 @@ type rangeCount struct {
 	points []slo.Point
 }
 
-func (s *Server) counted(r *http.Request, v view, st slo.Status) (h rangeCount, links []Link, trouble string) {
+func (s *Server) counted(r *http.Request, v view, st *slo.Status) (h rangeCount, links []Link, trouble string) {
 	o := st.Objective
 	chosen := chooseRange(r.URL.Query().Get("r"), v.reach(st), o.Window)
 	for i, c := range ranges {
@@ -122,7 +122,7 @@ func tooEarly(o slo.Objective, points []slo.Point) int {
 	return early
 }
 
-func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.Point, over overlays) *Chart {
+func (v view) burndown(a axis, step time.Duration, st *slo.Status, points []slo.Point, over overlays) *Chart {
 	at, left, low := make([]time.Time, len(points)), make([]float64, len(points)), 0.0
 	early := tooEarly(st.Objective, points)
 	for i, p := range points {
@@ -211,13 +211,13 @@ func (v view) burndown(a axis, step time.Duration, st slo.Status, points []slo.P
 	return c
 }
 
-func (l lang) page0(st slo.Status) string {
+func (l lang) page0(st *slo.Status) string {
 	big, _, _ := l.leftSentence(st)
 	return big
 }
 
 // story is the sentence that says what to see.
-func (v view) story(st slo.Status, bands int) string {
+func (v view) story(st *slo.Status, bands int) string {
 	b := st.Budget
 	if b.NoData {
 		return v.say("No request has been counted; the hatched time is not good and not bad.")

@@ -178,7 +178,7 @@ func (l lang) amount(o slo.Objective, n int64) string {
 }
 
 // left is what a budget still holds, in its two sizes of type.
-func (l lang) left(st slo.Status) (big, small string, mute bool) {
+func (l lang) left(st *slo.Status) (big, small string, mute bool) {
 	b := st.Budget
 	switch {
 	case b.NoData:
@@ -189,7 +189,7 @@ func (l lang) left(st slo.Status) (big, small string, mute bool) {
 	return slo.Percent(b.RemainingPPM), l.say("%s of %s left", l.amount(st.Objective, b.Remaining), l.amount(st.Objective, b.Allowed)), false
 }
 
-func burn(st slo.Status, window time.Duration) (slo.Burn, bool) {
+func burn(st *slo.Status, window time.Duration) (slo.Burn, bool) {
 	for _, b := range st.Burns {
 		if b.Window == window {
 			return b, true

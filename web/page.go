@@ -178,11 +178,11 @@ type view struct {
 // service is a service with its objectives, worst first.
 type service struct {
 	Name     string
-	Statuses []slo.Status
+	Statuses []*slo.Status
 	Run      *injector.Run // under way on it
 }
 
-func (s service) worst() slo.Status { return s.Statuses[0] }
+func (s service) worst() *slo.Status { return s.Statuses[0] }
 
 func (s *Server) look(r *http.Request) view {
 	v := view{when: when{zone: s.cfg.Zone, now: s.cfg.Now(), lang: s.lang(r)}, r: r}
@@ -203,7 +203,7 @@ func (s *Server) look(r *http.Request) view {
 			at[st.Objective.Service] = i
 			v.services = append(v.services, service{Name: st.Objective.Service})
 		}
-		v.services[i].Statuses = append(v.services[i].Statuses, *st)
+		v.services[i].Statuses = append(v.services[i].Statuses, st)
 	}
 	v.worstLeads()
 	for i, svc := range v.services {
@@ -261,7 +261,7 @@ func worseFirst(a, b *slo.Status) int {
 
 var alarms = [...]string{"frozen", "emergency", "warn", "unknown", "no data", "normal"}
 
-func alarm(st *slo.Status) int { return slices.Index(alarms[:], statusChip(*st).Text) }
+func alarm(st *slo.Status) int { return slices.Index(alarms[:], statusChip(st).Text) }
 
 // dataUntil is the oldest watermark: what every figure on the page reaches.
 func (v view) dataUntil() Time {

@@ -125,7 +125,7 @@ func title(o slo.Objective) string {
 }
 
 // leftSentence is the answer of the page: the number and of what it is.
-func (l lang) leftSentence(st slo.Status) (big, text string, mute bool) {
+func (l lang) leftSentence(st *slo.Status) (big, text string, mute bool) {
 	b := st.Budget
 	switch {
 	case b.NoData:
@@ -143,7 +143,7 @@ func (l lang) leftSentence(st slo.Status) (big, text string, mute bool) {
 }
 
 // banner says the state in one sentence where there is something to say.
-func (v view) banner(st slo.Status) *Notice {
+func (v view) banner(st *slo.Status) *Notice {
 	chip := statusChip(st)
 	if chip.Text == "normal" {
 		return nil
@@ -166,7 +166,7 @@ func (v view) banner(st slo.Status) *Notice {
 
 // reason says why a promise is in its level: in English as the core says it, in other
 // languages of what that is made of.
-func (l lang) reason(st slo.Status) string {
+func (l lang) reason(st *slo.Status) string {
 	b := st.Budget
 	switch {
 	case l.words == nil:
@@ -185,7 +185,7 @@ func (l lang) reason(st slo.Status) string {
 	return l.say("%s of the error budget is spent.", slo.SpentPercent(b.SpentPPM))
 }
 
-func (v view) facts(st slo.Status) []Fact {
+func (v view) facts(st *slo.Status) []Fact {
 	b := st.Budget
 	var facts []Fact
 	pace := Fact{Name: "Pace of the last hour", Value: v.say("holds"), Text: v.say("The budget does not run out within the window.")}
@@ -221,7 +221,7 @@ func (v view) facts(st slo.Status) []Fact {
 	return append(facts, good)
 }
 
-func (s *Server) gateFact(r *http.Request, v view, st slo.Status) Fact {
+func (s *Server) gateFact(r *http.Request, v view, st *slo.Status) Fact {
 	f := Fact{Name: "Gate", Link: &Link{Name: v.say("All verdicts"), Href: "/gate"}}
 	d, err := s.cfg.Gate.Decide(r.Context(), st.Objective.Service)
 	if f.Text = s.read(v, "The gate's answer", err); err != nil {
@@ -231,7 +231,7 @@ func (s *Server) gateFact(r *http.Request, v view, st slo.Status) Fact {
 	f.Mark = v.marked(verdictMark(d.Decision))
 	f.Text = verdictText(d, st)
 	if d.Decision == gate.Deny && d.ThawAt != nil {
-		f.Text = v.text(f.Text, v.thaw(slo.Status{ThawAt: *d.ThawAt}))
+		f.Text = v.text(f.Text, v.thaw(&slo.Status{ThawAt: *d.ThawAt}))
 	}
 	return f
 }
@@ -243,7 +243,7 @@ func (l lang) marked(c Chip) *Chip {
 }
 
 // burnRows pairs the windows as the burn rules do.
-func (l lang) burnRows(st slo.Status) (rows []BurnRow, note string) {
+func (l lang) burnRows(st *slo.Status) (rows []BurnRow, note string) {
 	firing := st.Firing()
 	for _, p := range st.Objective.Rules() {
 		long, okLong := burn(st, p.Long)

@@ -43,7 +43,7 @@ type BesideRow struct {
 
 const heatLevels = 6
 
-func (s *Server) more(r *http.Request, v view, st slo.Status) serviceMore {
+func (s *Server) more(r *http.Request, v view, st *slo.Status) serviceMore {
 	o := st.Objective
 	m := serviceMore{NowHref: "/now?" + url.Values{"service": {o.Service}, "env": {st.Env}}.Encode(), SLOHref: sloHref(st)}
 	const step = 2 * time.Minute

@@ -28,7 +28,7 @@ func levelChip(l slo.Level, noData bool) Chip {
 
 // statusChip is no data where nothing was counted, unless a level is held from before:
 // who is frozen stays frozen without data too.
-func statusChip(st slo.Status) Chip {
+func statusChip(st *slo.Status) Chip {
 	held := st.Level == slo.Frozen || st.Level == slo.Emergency || st.Level == slo.Warn
 	return levelChip(st.Level, st.Budget.NoData && !held)
 }
@@ -106,7 +106,7 @@ type Bar struct {
 
 // budgetBar shows what is left; a spent budget fills the whole bar with stripes,
 // since an empty bar would look like nothing to see.
-func (l lang) budgetBar(st slo.Status, size string) Bar {
+func (l lang) budgetBar(st *slo.Status, size string) Bar {
 	b := Bar{Size: size, Ticks: true}
 	switch left := st.Budget.RemainingPPM; {
 	case st.Budget.NoData:

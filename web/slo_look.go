@@ -34,7 +34,7 @@ func (v view) freezes(a axis, frozen [][2]time.Time, c *Chart, sp *spec) {
 
 // project draws from the last point to the instant at which the evaluator says that
 // the budget is empty. Where that lies beyond the chart, the line leaves it.
-func (v view) project(a axis, st slo.Status, at time.Time, left float64, c *Chart, sp *spec) {
+func (v view) project(a axis, st *slo.Status, at time.Time, left float64, c *Chart, sp *spec) {
 	if st.EmptyAt.IsZero() || left <= 0 || !st.EmptyAt.After(at) {
 		return
 	}
@@ -45,7 +45,7 @@ func (v view) project(a axis, st slo.Status, at time.Time, left float64, c *Char
 }
 
 // lookBack fills what needs the database, and returns the tables of the page.
-func (s *Server) lookBack(r *http.Request, v view, st slo.Status, page *sloView) []sheet {
+func (s *Server) lookBack(r *http.Request, v view, st *slo.Status, page *sloView) []sheet {
 	runs := v.runsOf(st.Objective.Service)
 	sheets := []sheet{{name: "burndown", columns: []string{"at", "remaining_ppm", "valid_events", "bad_events", "chaos_bad_events"}}, rateSheet(st)}
 	h, links, trouble := s.counted(r, v, st)
@@ -73,7 +73,7 @@ func (s *Server) lookBack(r *http.Request, v view, st slo.Status, page *sloView)
 	return append(sheets, s.spent(r, v, st, page))
 }
 
-func rateSheet(st slo.Status) sheet {
+func rateSheet(st *slo.Status) sheet {
 	out := sheet{name: "burn_rates", columns: []string{"window_seconds", "rate_milli", "bad_events", "valid_events", "spent_ppm"}}
 	for _, b := range st.Burns {
 		row := []field{num(int64(b.Window / time.Second)), {}, num(b.Bad), num(b.Valid), {}}
@@ -94,7 +94,7 @@ func overlaySheet(list []OverlayRow) sheet {
 }
 
 // overlays gathers deploys, incidents, configurations, freezes and experiments.
-func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs []injector.Run) (overlays, []OverlayRow) {
+func (s *Server) overlays(r *http.Request, v view, st *slo.Status, a axis, runs []injector.Run) (overlays, []OverlayRow) {
 	policy := s.cfg.PolicyFor(st.Objective.Service, st.Env)
 	over := overlays{runs: runs, policy: &policy}
 	type line struct {
@@ -157,7 +157,7 @@ func (s *Server) overlays(r *http.Request, v view, st slo.Status, a axis, runs [
 }
 
 // ratio draws the share of good events of each step, shaded where it is below target.
-func (v view) ratio(a axis, step time.Duration, st slo.Status, points []slo.Point, over overlays) *Chart {
+func (v view) ratio(a axis, step time.Duration, st *slo.Status, points []slo.Point, over overlays) *Chart {
 	target := float64(st.Objective.TargetPPB) / 1e7
 	at, good, low := make([]time.Time, len(points)), make([]float64, len(points)), target
 	below := 0
@@ -220,7 +220,7 @@ type SpentRow struct {
 }
 
 // spent says who spent the budget.
-func (s *Server) spent(r *http.Request, v view, st slo.Status, page *sloView) sheet {
+func (s *Server) spent(r *http.Request, v view, st *slo.Status, page *sloView) sheet {
 	out := sheet{name: "who_spent_it", columns: []string{"kind", "ref", "title", "bad_events", "share_of_failures_ppm", "share_of_budget_ppm", "first_at", "last_at"}}
 	b := st.Budget
 	if b.NoData {

@@ -66,7 +66,7 @@ func TestWhoSpentItAddsUp(t *testing.T) {
 		if st.Objective.Service != "order" {
 			continue
 		}
-		rows := s.spent(r, v, st, &page).rows
+		rows := s.spent(r, v, &st, &page).rows
 		var sum int64
 		for _, row := range rows {
 			sum += parse(t, row[3].text)
@@ -77,7 +77,7 @@ func TestWhoSpentItAddsUp(t *testing.T) {
 		// A moment later more has failed than causes are known of: it is said, and adds up.
 		st.Budget.Tally.Bad += 7
 		sum = 0
-		for _, row := range s.spent(r, v, st, &sloView{}).rows {
+		for _, row := range s.spent(r, v, &st, &sloView{}).rows {
 			sum += parse(t, row[3].text)
 		}
 		if sum != st.Budget.Tally.Bad {
@@ -96,13 +96,13 @@ func TestAProjectionGoesToWhereTheBudgetIsEmpty(t *testing.T) {
 	v := view{when: when{zone: time.UTC, now: noon}}
 	var c Chart
 	var sp spec
-	v.project(a, st, noon, 40, &c, &sp)
+	v.project(a, &st, noon, 40, &c, &sp)
 	if c.Proj != "M750 60L1000 100" || c.Now != "75" || len(sp.Proj) != 2 || sp.Proj[1][1] != 0 {
 		t.Errorf("drawn as %q with now at %s, %v", c.Proj, c.Now, sp.Proj)
 	}
 	st.EmptyAt = time.Time{}
 	var none Chart
-	if v.project(a, st, noon, 40, &none, &sp); none.Proj != "" {
+	if v.project(a, &st, noon, 40, &none, &sp); none.Proj != "" {
 		t.Error("a budget that holds has a projection")
 	}
 }

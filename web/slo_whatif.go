@@ -40,7 +40,7 @@ func whatIfWindows() []string { return []string{"1d", "7d", "28d", "30d", "90d"}
 
 // whatIf offers other targets and windows, and replays the one that was asked for.
 // Both sides are replays of the same counts, so that they can be compared.
-func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
+func (s *Server) whatIf(r *http.Request, v view, st *slo.Status, page *sloView) {
 	o := st.Objective
 	if o.Spec().Indicator.Kind == slo.Composite || st.Budget.NoData {
 		return
@@ -115,7 +115,7 @@ func (s *Server) whatIf(r *http.Request, v view, st slo.Status, page *sloView) {
 	w.Note = v.say("Both replayed over %s in steps of %s: %s failures of %s.", v.lasting(is.To.Sub(is.From)), v.lasting(is.Step), slo.Count(is.Bad), slo.Count(is.Valid))
 }
 
-func (s *Server) replay(r *http.Request, v view, o slo.Objective, st slo.Status) (slo.Backtest, error) {
+func (s *Server) replay(r *http.Request, v view, o slo.Objective, st *slo.Status) (slo.Backtest, error) {
 	key := o.ID + "\x00" + st.Env + "\x00" + slo.TargetPercent(o.TargetPPB) + "\x00" + o.Window.String()
 	b, _, err := s.replays.get(key, v.now, func() (slo.Backtest, error) {
 		return s.cfg.Promises.Backtest(r.Context(), o, s.cfg.PolicyFor(o.Service, st.Env), st.Env, st.From, st.DataUntil)

@@ -24,7 +24,7 @@ type Promises interface {
 	Revisions(ctx context.Context, id string, limit int) ([]slo.Objective, error)
 }
 
-func sloHref(st slo.Status) string {
+func sloHref(st *slo.Status) string {
 	href := "/slos/" + url.PathEscape(st.Objective.ID)
 	if st.Env != "" {
 		href += "?env=" + url.QueryEscape(st.Env)
@@ -59,11 +59,11 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 	find := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("q")))
 	page := slosView{Take: take(r, "slos"), Clear: "/slos"}
 	all, shown := 0, sheet{name: "slos", columns: []string{"id", "service", "env", "target_ppb", "window_seconds", "level", "remaining_ppm", "allowed", "bad_events", "valid_events", "burn_1h_milli", "empty_at", "thaw_at"}}
-	var list []slo.Status
+	var list []*slo.Status
 	for _, svc := range v.services {
 		list = append(list, svc.Statuses...)
 	}
-	slices.SortStableFunc(list, func(a, b slo.Status) int { return worseFirst(&a, &b) })
+	slices.SortStableFunc(list, worseFirst)
 	for _, st := range list {
 		all++
 		o := st.Objective
@@ -159,7 +159,7 @@ type OverlayRow struct {
 func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 	v := s.lookAtRuns(r)
 	id, env := chi.URLParam(r, "id"), r.URL.Query().Get("env")
-	var st slo.Status
+	var st *slo.Status
 	found := false
 	for _, svc := range v.services {
 		for _, other := range svc.Statuses {

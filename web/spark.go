@@ -18,7 +18,7 @@ const sparkW, sparkH = 104.0, 30.0
 
 // spark draws Status.Spark. The scale is by square root, because a budget worth
 // a month can be spent in an hour and a quiet day beside it must not be flat.
-func spark(st slo.Status) Spark {
+func spark(st *slo.Status) Spark {
 	values := st.Spark
 	known, top := 0, 2000.0
 	for _, v := range values {

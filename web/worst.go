@@ -13,22 +13,24 @@ import (
 func (v *view) worstLeads() {
 	for i := range v.services {
 		all := v.services[i].Statuses
-		worst, _ := slo.Worst(all)
-		j := slices.IndexFunc(all, func(st slo.Status) bool {
-			return st.Objective.ID == worst.Objective.ID && st.Env == worst.Env
-		})
-		if j > 0 {
-			v.services[i].Statuses = slices.Insert(slices.Delete(slices.Clone(all), j, j+1), 0, worst)
+		first := 0
+		for j := range all {
+			if all[j].Rules(all[first]) {
+				first = j
+			}
 		}
+		worst := all[first]
+		copy(all[1:first+1], all[:first])
+		all[0] = worst
 	}
-	slices.SortStableFunc(v.services, func(a, b service) int { return worseFirst(&a.Statuses[0], &b.Statuses[0]) })
+	slices.SortStableFunc(v.services, func(a, b service) int { return worseFirst(a.Statuses[0], b.Statuses[0]) })
 }
 
 // pointsOf is the burn-down of st over a. It ends where data ends, which is where the
 // window of every other figure of st ends, and its last point is st's own budget: what
 // is counted while a page is made must not set a chart against the figure beside it. The
 // time since then, where it is long, has no data.
-func (s *Server) pointsOf(ctx context.Context, v view, st slo.Status, a axis, step time.Duration) ([]slo.Point, error) {
+func (s *Server) pointsOf(ctx context.Context, v view, st *slo.Status, a axis, step time.Duration) ([]slo.Point, error) {
 	end := a.to
 	if data := st.DataUntil.Add(time.Minute - 1).Truncate(time.Minute); !st.DataUntil.IsZero() && data.Before(end) {
 		end = data

@@ -82,7 +82,7 @@ type budgets struct{ slo *slo.Evaluator }
 
 func (b budgets) Budget(service string) injector.Budget {
 	var mine []slo.Status
-	for _, s := range b.slo.View() {
+	for _, s := range b.slo.Statuses() {
 		// What an experiment may spend is counted in requests: so is the budget it spends of.
 		if s.Objective.Service == service && !s.Objective.Sliced() {
 			mine = append(mine, s)
@@ -140,6 +140,6 @@ type pageGate struct {
 }
 
 func (g pageGate) Decide(_ context.Context, service string) (gate.Decision, error) {
-	facts := gate.Facts{Statuses: g.slo.View(), Known: g.book.Known()}
+	facts := gate.Facts{Statuses: g.slo.Statuses(), Known: g.book.Known()}
 	return gate.Judge(gate.Request{Service: service, Kind: gate.Feature}, facts, time.Now()), nil
 }

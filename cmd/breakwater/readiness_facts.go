@@ -25,7 +25,7 @@ func (c *control) readiness(ctx context.Context, service string) ([]readiness.An
 	}
 	f := readiness.Facts{Service: service, Now: now}
 	c.readyDocuments(service, &f)
-	for _, s := range c.slo.View() {
+	for _, s := range c.slo.Statuses() {
 		if o := s.Objective; o.Service == service && o.Terms != nil && o.Terms.Indicator.Kind == slo.Latency {
 			f.Latency = append(f.Latency, o.ID)
 		} else if o.Service == service {

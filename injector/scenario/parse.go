@@ -22,8 +22,9 @@ func Parse(files ...conf.File) (Set, conf.Mistakes, error) {
 	var set Set
 	for _, f := range files {
 		docs := conf.Split(f, &log)
+		lines := strings.SplitAfter(string(f.Data), "\n")
 		for i, d := range docs {
-			text := textOf(f.Data, docs, i)
+			text := textOf(lines, docs, i)
 			switch d.Kind {
 			case kind:
 				s := Decode(d, &log)
@@ -41,11 +42,10 @@ func Parse(files ...conf.File) (Set, conf.Mistakes, error) {
 }
 
 // textOf cuts the document out of its file, comments before it included.
-func textOf(data []byte, docs []conf.Document, i int) string {
+func textOf(lines []string, docs []conf.Document, i int) string {
 	if len(docs) == 1 {
-		return string(data)
+		return strings.Join(lines, "")
 	}
-	lines := strings.SplitAfter(string(data), "\n")
 	from, to := docs[i].Root.Line()-1, len(lines)
 	for from > 0 && !strings.HasPrefix(lines[from-1], "---") {
 		from--

@@ -211,7 +211,7 @@ func (d *Desk) Ask(w http.ResponseWriter, r *http.Request) {
 
 // snapshot is the budget that o is decided on; nil: none is known.
 func (d *Desk) snapshot(o Override) *Snapshot {
-	mine := slices.DeleteFunc(d.source.Statuses(), func(s slo.Status) bool { return !o.holds(s.Objective.Service, s.Env) })
+	mine := slo.Only(d.source.Statuses(), func(s *slo.Status) bool { return o.holds(s.Objective.Service, s.Env) })
 	if s, ok := slo.Worst(mine); ok {
 		return SnapshotOf(s)
 	}

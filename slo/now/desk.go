@@ -77,7 +77,7 @@ func (d *Desk) now() time.Time {
 // Situation answers about one service.
 func (d *Desk) Situation(ctx context.Context, service, env string) Situation {
 	at := d.now()
-	statuses := slices.DeleteFunc(slices.Clone(d.Source.Statuses()), func(s slo.Status) bool { return s.Objective.Service != service || s.Env != env })
+	statuses := slo.Only(d.Source.Statuses(), func(s *slo.Status) bool { return s.Objective.Service == service && s.Env == env })
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	e, err := d.gather(ctx, service, env, at)

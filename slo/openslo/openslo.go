@@ -35,6 +35,7 @@ func Is(d conf.Document) bool { return strings.HasPrefix(d.APIVersion, "openslo"
 func Parse(f conf.File, log *conf.Log) Set {
 	var set Set
 	seen := map[string]bool{}
+	lines := strings.SplitAfter(string(f.Data), "\n")
 	for _, d := range conf.Split(f, log) {
 		if !Is(d) {
 			continue
@@ -48,7 +49,7 @@ func Parse(f conf.File, log *conf.Log) Set {
 		switch kind := m.Need("kind"); d.Kind {
 		case "SLO":
 			o := objective(m, log)
-			o.Text = textOf(f.Data, d.Root.Line())
+			o.Text = textOf(lines, d.Root.Line())
 			if o.ID != "" && seen[o.ID] {
 				d.Root.Map().Get("metadata").Map().Get("name").Errorf("must name one SLO only, got %s again", o.ID)
 			}

@@ -225,7 +225,7 @@ type handler struct {
 // mine is the last evaluation within the asker's scope.
 func (h handler) mine(r *http.Request) []slo.Status {
 	who := auth.From(r.Context())
-	return slices.DeleteFunc(h.source.Statuses(), func(s slo.Status) bool { return !who.Covers(s.Objective.Service) })
+	return slo.Only(h.source.Statuses(), func(s *slo.Status) bool { return who.Covers(s.Objective.Service) })
 }
 
 // envelope says of any list how old it is.

@@ -38,10 +38,10 @@ func (d *ReviewDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who := auth.From(r.Context())
-	statuses := slices.DeleteFunc(d.Source.Statuses(), func(s slo.Status) bool {
-		o := s.Objective
-		return !who.Covers(o.Service) || q.Has("service") && o.Service != q.Get("service") || q.Has("team") && o.Owner != q.Get("team") ||
-			q.Has("env") && s.Env != q.Get("env")
+	statuses := slo.Only(d.Source.Statuses(), func(s *slo.Status) bool {
+		o := &s.Objective
+		return who.Covers(o.Service) && (!q.Has("service") || o.Service == q.Get("service")) && (!q.Has("team") || o.Owner == q.Get("team")) &&
+			(!q.Has("env") || s.Env == q.Get("env"))
 	})
 	if len(statuses) == 0 {
 		reply.Problem(w, http.StatusNotFound, "unknown_slo", "no such SLO is known here")
