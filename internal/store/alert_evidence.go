@@ -18,9 +18,12 @@ insert into endpoint_label (env, address, upstream, instance, rack, zone, at)
 select distinct on (c.env, endpoint ->> 'address') c.env, endpoint ->> 'address', upstream ->> 'name',
     coalesce(endpoint ->> 'instance', ''), coalesce(endpoint ->> 'rack', ''), coalesce(endpoint ->> 'zone', ''), c.at
 from (
-    select env, at, (body #>> '{config,effective}')::jsonb as effective from event e
-    where kind = 'config' and body #>> '{config,effective}' like '{%'
-      and at > coalesce((select max(at) from endpoint_label l where l.env = e.env), '-infinity')
+    select env, at, (body #>> '{config,effective}')::jsonb as effective from (
+        select env, at, body from event e
+        where kind = 'config' and at > coalesce((select max(at) from endpoint_label l where l.env = e.env), '-infinity')
+        offset 0 -- or the bodies of all, which are long, would be unpacked first
+    ) e
+    where body #>> '{config,effective}' like '{%'
 ) c, jsonb_path_query(c.effective, '$.upstreams[*]') upstream, jsonb_path_query(upstream, '$.endpoints[*]') endpoint
 where endpoint ->> 'address' is not null
 order by c.env, endpoint ->> 'address', c.at desc

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"breakwater/internal/auth"
-	"breakwater/slo"
 	"breakwater/slo/freeze"
 )
 
@@ -304,14 +303,9 @@ func (s *Store) CloseOverrides(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-const (
-	knownCausesSQL = `
-select service, env, kind, ref, title, from_at, to_at, actor from slo_cause
-where kind in ('deploy', 'incident') and outcome in ('', 'succeeded') and (from_at > @since or kind = 'incident' and to_at is null) order by from_at desc, ref limit 5000`
-	callersSQL = `
+const callersSQL = `
 select distinct service, value as caller from facet_minute
 where dimension = 'caller' and at >= @since and value <> 'other' order by 1, 2`
-)
 
 type callerRow struct{ Service, Caller string }
 
@@ -348,17 +342,8 @@ func (s *Store) Known(ctx context.Context, now time.Time) (freeze.Known, error) 
 		if k.Deploys, err = deploysUnderWay(ctx, tx, now); err != nil {
 			return err
 		}
-		if rows, err = tx.Query(ctx, knownCausesSQL, pgx.StrictNamedArgs{"since": now.Add(-60 * 24 * time.Hour)}); err != nil {
-			return err
-		}
-		causes, err := pgx.CollectRows(rows, pgx.RowToStructByName[causeRow])
-		if err != nil {
-			return err
-		}
-		for _, r := range causes {
-			k.Causes = append(k.Causes, slo.Cause{Kind: slo.CauseKind(r.Kind), Service: r.Service, Env: r.Env, Ref: r.Ref, Title: r.Title, From: r.FromAt.UTC(), To: timeOf(r.ToAt), Actor: r.Actor})
-		}
-		return nil
+		k.Causes, err = s.causes.read(ctx, tx, now)
+		return err
 	})
 	if err != nil {
 		return freeze.Known{}, fmt.Errorf("what is known of freezes: %w", err)

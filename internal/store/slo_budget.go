@@ -21,11 +21,11 @@ const budgetsSQL = objectiveColumns + `,
     coalesce(e.env, '') as env, e.env is not null as seen, w.until_at,
     s.level, s.measured, s.since as state_since, s.frozen_at, s.good_since, s.at as state_at, s.reason
 from objective o
-left join lateral (
-    select env from slo_scope where service = o.service
+left join (
+    select service, env from slo_scope
     union
-    select env from slo_dirty where service = o.service
-) e on true
+    select service, env from slo_dirty
+) e on e.service = o.service
 left join lateral (
     select coalesce(min(until_at) filter (where not stopped and last_ack >= @alive), max(until_at)) as until_at
     from gateway where env = e.env

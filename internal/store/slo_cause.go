@@ -43,9 +43,12 @@ const noteConfigsSQL = `
 with known as (
     select env, ref, from_at from slo_cause where kind = 'config'
 ), fresh as (
-    select env, at, body #>> '{config,revision}' as revision from event e
-    where kind = 'config' and coalesce(body #>> '{config,error}', '') = '' and body #>> '{config,revision}' <> ''
-      and at > coalesce((select max(from_at) from known k where k.env = e.env), '-infinity')
+    select env, at, body #>> '{config,revision}' as revision from (
+        select env, at, body from event e
+        where kind = 'config' and at > coalesce((select max(from_at) from known k where k.env = e.env), '-infinity')
+        offset 0 -- or the bodies of all, which are long, would be unpacked first
+    ) e
+    where coalesce(body #>> '{config,error}', '') = '' and body #>> '{config,revision}' <> ''
 ), changed as (
     select env, at, revision, lag(revision) over (partition by env order by at, revision) as before from fresh
 )

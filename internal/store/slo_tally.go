@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,7 +60,8 @@ func (a *asks) cut(q ask, firstHour, firstDay, lastDay, lastHour time.Time) {
 
 func (a *asks) args() pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{"service": a.service, "env": a.env, "since": a.since, "first_hour": a.firstHour, "first_day": a.firstDay,
-		"last_day": a.lastDay, "last_hour": a.lastHour, "until": a.end}
+		"last_day": a.lastDay, "last_hour": a.lastHour, "until": a.end,
+		"oldest": slices.MinFunc(a.since, time.Time.Compare), "newest": slices.MaxFunc(a.end, time.Time.Compare)}
 }
 
 // counts are the columns every sum of a service has; sums adds them up.
@@ -82,14 +84,15 @@ const (
 // and of marked hours. A day or hour with neither row nor mark has no minutes. The
 // lateral queries keep the planner from joining whole tables: each ask is a few
 // ranges of one index, whatever the statistics say. What is marked is looked up in a
-// hash, which "not in" makes once and "not exists" would scan for each row.
+// hash, which "not in" makes once and "not exists" would scan for each row. Between
+// @oldest and @newest lies everything: days outside are left out once, not for each ask.
 const partsSQL = `
 with ask as (
     select * from unnest(@service::text[], @env::text[], @since::timestamptz[], @first_hour::timestamptz[], @first_day::timestamptz[],
         @last_day::timestamptz[], @last_hour::timestamptz[], @until::timestamptz[])
         with ordinality as a (service, env, since, first_hour, first_day, last_day, last_hour, until, n)
 ), dirty as materialized (
-    select distinct service, env, at, date_trunc('day', at, 'UTC') as on_day from slo_dirty
+    select *, date_trunc('day', at, 'UTC') as on_day from (select distinct service, env, at from slo_dirty) d
 ), minute_span as (
     select n, service, env, since as lo, first_hour as hi from ask where since < first_hour
     union all
@@ -105,7 +108,7 @@ with ask as (
     select distinct a.n, a.service, a.env, d.on_day, d.on_day + interval '24 hours'
     from ask a join dirty d on d.service = a.service and d.env = a.env and d.on_day >= a.first_day and d.on_day < a.last_day
 ), part as (
-    select a.n, x.* from ask a cross join lateral (
+    select a.n, x.* from (select * from ask where first_day < last_day) a cross join lateral (
         select at, ` + counts + `
         from service_day s
         where s.service = a.service and s.env = a.env and s.at >= a.first_day and s.at < a.last_day
@@ -124,6 +127,7 @@ with ask as (
     select p.n, x.* from minute_span p cross join lateral (
         select date_trunc('hour', at, 'UTC') as at, ` + counts + `
         from service_minute s where s.service = p.service and s.env = p.env and s.at >= p.lo and s.at < p.hi
+          and s.at >= @oldest and s.at < @newest
         offset 0
     ) x
 )`

@@ -14,8 +14,9 @@ import (
 
 // Store reads and writes one PostgreSQL database. It is safe for concurrent use.
 type Store struct {
-	db   *pgxpool.Pool
-	kept keptSums
+	db     *pgxpool.Pool
+	kept   keptSums
+	causes keptCauses
 }
 
 // Open makes a pool of connections that connects when it is used.
