@@ -147,16 +147,25 @@ func TestEvaluatorLivesOnWithTheLedgerAway(t *testing.T) {
 	}
 }
 
-func TestStatusesBelongToTheCaller(t *testing.T) {
+// Readers share an evaluation: the next one is another, and picking makes a set of one's own.
+func TestStatusesStayAsTheyWereRead(t *testing.T) {
 	b := newBook(t)
 	b.add(noon, 1000, 5)
 	e := NewEvaluator(b, Config{})
 	if err := e.Tick(t.Context(), noon); err != nil {
 		t.Fatal(err)
 	}
-	e.Statuses()[0].Level = Frozen
-	if got := e.Statuses()[0].Level; got == Frozen {
-		t.Error("a reader changed what others read")
+	read := e.Statuses()
+	was := read[0].At
+	if err := e.Tick(t.Context(), noon.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if !read[0].At.Equal(was) || e.Statuses()[0].At.Equal(was) {
+		t.Error("an evaluation was written over")
+	}
+	Only(read, func(*Status) bool { return true })[0].Level = Frozen
+	if read[0].Level == Frozen {
+		t.Error("what was picked is what others read")
 	}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -131,16 +132,25 @@ func (d *adminDesk) configs(w http.ResponseWriter, r *http.Request) {
 
 // diff lists what now has otherwise than was.
 func (d *adminDesk) diff(ctx context.Context, v view, was, now string) ([]explain.Change, string) {
+	changes, _, err := d.changes.get(was+"\x00"+now, v.now, func() ([]explain.Change, error) { return d.compare(ctx, v, was, now) })
+	if err != nil {
+		return nil, v.say("The configuration %s cannot be compared: no gateway reported its values within 7 days.", short(err.Error(), 40))
+	}
+	return changes, ""
+}
+
+// compare makes the list of diff. Its error is the name of the one that is not known.
+func (d *adminDesk) compare(ctx context.Context, v view, was, now string) ([]explain.Change, error) {
 	var engines [2]*explain.Engine
 	for i, name := range [2]string{was, now} {
 		e, err := d.engine(ctx, v.now, name)
 		if err != nil {
 			d.cfg.Log.Warn("a configuration cannot be compared", "revision", name, "err", err)
-			return nil, v.say("The configuration %s cannot be compared: no gateway reported its values within 7 days.", short(name, 40))
+			return nil, errors.New(name)
 		}
 		engines[i] = e
 	}
-	return explain.Changes(engines[0], engines[1]), ""
+	return explain.Changes(engines[0], engines[1]), nil
 }
 
 func revisionSheet(all []request.Revision) sheet {

@@ -28,6 +28,7 @@ type Server struct {
 	quarter  memo[[]readyTrend]
 	watched  setupWatch
 	engines  memo[*explain.Engine]
+	changes  memo[[]explain.Change] // what was reported of two configurations changes no more
 }
 
 // New parses the templates and reads the assets; it fails only on a mistake in
@@ -67,7 +68,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, assets: c.assets, pages: c.pages, hub: newHub(),
 		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100},
 		retried: memo[tried]{keep: triesKept, most: 50},
-		quarter: memo[[]readyTrend]{keep: readyKept, most: 2}, drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines()}, nil
+		quarter: memo[[]readyTrend]{keep: readyKept, most: 2}, drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines(), changes: memo[[]explain.Change]{keep: 10 * time.Minute, most: 20}}, nil
 }
 
 // Handler serves every page, the assets under /static/ and the stream.

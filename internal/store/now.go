@@ -79,13 +79,14 @@ with calls as (
         coalesce(sum(bad + throttled) filter (where at < @onset), 0)::bigint as was_hits, coalesce(sum(good + bad + throttled) filter (where at < @onset), 0)::bigint as was_total
     from facet_minute where env = @env and dimension = 'caller' and value = @service and service <> @service and service <> '' and at >= @from and at < @to group by 1
 )
-select c.service, c.hits, c.total, c.was_hits, c.was_total,
-    coalesce(sum(m.bad + m.throttled) filter (where m.at >= @onset), 0)::bigint as all_hits,
-    coalesce(sum(m.good + m.bad + m.throttled) filter (where m.at >= @onset), 0)::bigint as all_total,
-    coalesce(sum(m.bad + m.throttled) filter (where m.at < @onset), 0)::bigint as all_was_hits,
-    coalesce(sum(m.good + m.bad + m.throttled) filter (where m.at < @onset), 0)::bigint as all_was_total
-from calls c left join service_minute m on m.service = c.service and m.env = @env and m.at >= @from and m.at < @to
-group by 1, 2, 3, 4, 5 order by 1`
+select c.service, c.hits, c.total, c.was_hits, c.was_total, coalesce(m.hits, 0) as all_hits, coalesce(m.total, 0) as all_total,
+    coalesce(m.was_hits, 0) as all_was_hits, coalesce(m.was_total, 0) as all_was_total
+from calls c left join (
+    select service, sum(bad + throttled) filter (where at >= @onset)::bigint as hits, sum(good + bad + throttled) filter (where at >= @onset)::bigint as total,
+        sum(bad + throttled) filter (where at < @onset)::bigint as was_hits, sum(good + bad + throttled) filter (where at < @onset)::bigint as was_total
+    from service_minute where env = @env and at >= @from and at < @to and service in (select service from calls) group by 1
+) m on m.service = c.service
+order by 1`
 
 const nowKindsSQL = `
 select service, value, sum(bad + throttled)::bigint as hits

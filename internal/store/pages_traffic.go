@@ -16,10 +16,10 @@ import (
 // count where there are more than can be drawn.
 const policyTurnsSQL = `
 with turn as (
-    select at, gateway, env, service, body #>> '{transition,policy}' as policy, coalesce(body #>> '{transition,upstream}', '') as upstream,
-        coalesce(body #>> '{transition,endpoint}', '') as endpoint, coalesce(body #>> '{transition,from}', '') as from_state,
-        coalesce(body #>> '{transition,to}', '') as to_state, coalesce(body #>> '{transition,reason}', '') as reason
-    from event where kind = 'transition' and at >= @from::timestamptz - interval '1 day' and at < @to
+    select at, gateway, env, service, t.policy, coalesce(t.upstream, '') as upstream, coalesce(t.endpoint, '') as endpoint,
+        coalesce(t."from", '') as from_state, coalesce(t."to", '') as to_state, coalesce(t.reason, '') as reason
+    from event cross join lateral jsonb_to_record(body -> 'transition') as t (policy text, upstream text, endpoint text, "from" text, "to" text, reason text)
+    where kind = 'transition' and at >= @from::timestamptz - interval '1 day' and at < @to
 ), before as (
     select distinct on (policy, env, gateway, service, upstream, endpoint) * from turn where at < @from
     order by policy, env, gateway, service, upstream, endpoint, at desc
@@ -79,36 +79,6 @@ func (s *Store) Lives(ctx context.Context, from, to time.Time) ([]traffic.Life, 
 		out[i] = traffic.Life{Env: r.Env, Gateway: r.Gateway, From: r.FromAt.UTC(), To: r.UntilAt.UTC()}
 	}
 	return out, nil
-}
-
-// What each gateway that reported since an instant serves now: for each the newest
-// record of one that it took, since a document is long and to unpack a week of them slow.
-const servedSQL = `
-select g.env, g.gateway, c.at, c.revision, c.document
-from gateway g cross join lateral (
-    select at, coalesce(body #>> '{config,revision}', '') as revision, body #>> '{config,effective}' as document
-    from event
-    where env = g.env and gateway = g.gateway and kind = 'config' and coalesce(body #>> '{config,error}', '') = ''
-      and body #>> '{config,effective}' like '{%'
-    order by at desc limit 1
-) as c
-where g.until_at > @since
-order by g.env, g.gateway`
-
-// Served is the configuration in force at each gateway that reported since an instant.
-func (s *Store) Served(ctx context.Context, since time.Time) ([]traffic.Served, error) {
-	rows, err := s.db.Query(ctx, servedSQL, pgx.StrictNamedArgs{"since": since})
-	if err != nil {
-		return nil, fmt.Errorf("configurations that are served: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[traffic.Served])
-	if err != nil {
-		return nil, fmt.Errorf("configurations that are served: %w", err)
-	}
-	for i := range found {
-		found[i].At = found[i].At.UTC()
-	}
-	return found, nil
 }
 
 // What the page of retries counts, of all that is counted: a sum for each row of six

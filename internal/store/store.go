@@ -17,6 +17,7 @@ type Store struct {
 	db     *pgxpool.Pool
 	kept   keptSums
 	causes keptCauses
+	served keptServed
 }
 
 // Open makes a pool of connections that connects when it is used.

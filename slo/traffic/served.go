@@ -14,6 +14,20 @@ type Served struct {
 	At           time.Time
 	Revision     string
 	Document     string // JSON, secrets masked
+
+	read *policies `db:"-"`
+}
+
+type policies struct {
+	breakers []Key
+	limits   []Limit
+}
+
+// Read returns s with its document read once, for who asks often for its Policies.
+func (s Served) Read() Served {
+	breakers, limits := s.Policies()
+	s.read = &policies{breakers, limits}
+	return s
 }
 
 // Limit is one policy that a configuration sets, in words.
@@ -81,6 +95,9 @@ type (
 // Policies are the breakers that a configuration puts up, whether they ever turned or
 // not, and the limits it sets. A document that cannot be read has none.
 func (s Served) Policies() (breakers []Key, limits []Limit) {
+	if s.read != nil {
+		return s.read.breakers, s.read.limits
+	}
 	var d document
 	if json.Unmarshal([]byte(s.Document), &d) != nil {
 		return nil, nil
