@@ -75,7 +75,7 @@ export function pages(f) {
     ['/setup/drill', 'setup of a drill', '/setup/drill', ['.steps li']],
     ['/runs', 'runs', '/runs', ['main h1:has-text("Runs")']],
     ['/runs/{id}', 'run', f.run, ['.phases .phase', 'main h2:has-text("Expected and seen")']],
-    ['/gate', 'gate', '/gate', ['main table tbody tr', 'text=breakwater gate']],
+    ['/gate', 'gate', '/gate', ['main table tbody tr', 'main code:has-text("breakwater gate")']],
     ['/gate', 'gate, decisions', '/gate?view=decisions', ['main h1']],
     ['/gate', 'gate, break glass', '/gate?view=overrides', ['main h1']],
     ['/findings', 'findings', '/findings', ['main h1:has-text("Findings")']],
@@ -101,6 +101,29 @@ export function pages(f) {
     pattern, name, path, has, admin: pattern.startsWith('/admin'), bare: pattern === '/signin', chrome: pattern !== '/signin' && path !== '/?tv=1',
   }));
 }
+
+/**
+ * What is there of a page: the selectors of `has` whose first element is not to be seen, and the heads of its tables. One
+ * question instead of one for each: Playwright's locators bring their own script into each new document.
+ * @param {import('playwright-core').Page} page @param {Look} look
+ * @returns {Promise<{ unseen: string[], heads: string[], rows: number, dead: string[] }>}
+ */
+export const shown = (page, look) => page.evaluate((selectors) => {
+  const flat = (/** @type {Element} */ el) => (el.textContent || '').replace(/\s+/g, ' ').trim();
+  const unseen = selectors.filter((selector) => {
+    const [, css, text] = /^(.*?)(?::has-text\("(.*)"\))?$/.exec(selector) || [];
+    const el = [...document.querySelectorAll(css)].find((e) => !text || flat(e).includes(text));
+    const box = el?.getBoundingClientRect();
+    return !(el?.checkVisibility({ visibilityProperty: true }) && box && box.width > 0 && box.height > 0);
+  });
+  const forms = [...document.querySelectorAll('form')];
+  return {
+    unseen,
+    heads: [...document.querySelectorAll('main table thead')].map(flat).sort(),
+    rows: document.querySelectorAll('main table tbody tr').length,
+    dead: forms.filter((f) => !/^[/#]/.test(f.getAttribute('action') || '') || !f.querySelector('button:not([type=button]), input[type=search]')).map((f) => f.outerHTML.slice(0, 120)),
+  };
+}, look.chrome ? [...look.has, '#stop-all'] : look.has); // Stop all is on every page
 
 /** Patterns that need no page of their own, and why. */
 export const elsewhere = {
