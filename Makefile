@@ -35,8 +35,8 @@ demo: ## run everything on this machine; DEMO_SECONDS=n stops after n seconds
 # what compiles long and can wait: other products' code, and staticcheck.
 test: ## everything that proves the project; installs what it needs
 	@.ci/need postgresql redis-server prometheus-alertmanager gcc python3 chromium nodejs npm
-	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp build vet
-	@.ci/beside test-idle $(MAKE) --no-print-directory test-busy
+	@$(MAKE) --no-print-directory $(E2E)/node_modules/.stamp build
+	@.ci/beside test-idle $(MAKE) --no-print-directory vet test-busy
 
 # The package whose tests compile other products, at the lowest priority.
 PRODUCTS := slo/gate/dialect
