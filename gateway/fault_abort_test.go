@@ -46,15 +46,23 @@ func (h *haunted) hold(t testing.TB, n int) *heldRequests {
 // send sends a request on each and waits until the faults hold as many.
 func (r *heldRequests) send(t testing.TB) {
 	t.Helper()
+	// A try that waits to be put to sleep is no injection yet, and ends as none.
+	injected := func() (n int64) {
+		for _, of := range r.h.table.Tallies() {
+			n += of.Injected
+		}
+		return n
+	}
+	before := injected()
 	for _, c := range r.conns {
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.WriteString(c, "GET /orders/1 HTTP/1.1\r\nHost: app.example\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); r.h.table.Asleep() < int64(len(r.conns)); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); injected()-before < int64(len(r.conns)); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d of %d requests are held", r.h.table.Asleep(), len(r.conns))
+			t.Fatalf("%d of %d requests are held", injected()-before, len(r.conns))
 		}
 	}
 }
