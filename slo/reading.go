@@ -212,7 +212,7 @@ func Fold(m Measured) Budget { return read(m).budget() }
 func FoldPoint(m Measured, step Period, sums []Sums) Point {
 	r := read(m)
 	b := r.budget()
-	p := Point{At: m.DataUntil, RemainingPPM: b.RemainingPPM, NoData: b.NoData}
+	p := Point{At: m.DataUntil, RemainingPPM: b.RemainingPPM, Weighed: b.Valid, NoData: b.NoData}
 	if r.objective.Sliced() {
 		s := r.strip.count(r.removed, r.up, step.From, step.To)
 		t := Slices{Total: s.Measured, Bad: s.Bad, BadUS: s.BadUS}.Tally(r.objective)

@@ -160,6 +160,7 @@ type Group struct {
 type Point struct {
 	At           time.Time
 	RemainingPPM int64
+	Weighed      int64 // requests of the whole window
 	Valid, Bad   int64 // of the step alone
 	ChaosBad     int64
 	NoData       bool

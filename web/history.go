@@ -100,31 +100,34 @@ func (s *Server) counted(r *http.Request, v view, st *slo.Status) (h rangeCount,
 
 // tooEarly is how many points from the first rest on less than a tenth of the
 // requests that the last one has: where counting has just begun, three failures of
-// ten requests are many times the budget, and would press a month flat. A point is
-// told by its budget being that of the requests since the first point alone.
-func tooEarly(o slo.Objective, points []slo.Point) int {
-	var all, seen slo.Tally
+// ten requests are many times the budget, and would press a month flat. It has just
+// begun while requests come into the window and none leaves it.
+func tooEarly(points []slo.Point) int {
+	var last int64
 	for _, p := range points {
-		all.Good += p.Valid
+		if !p.NoData {
+			last = p.Weighed
+		}
 	}
 	early := 0
+	var before int64
 	for i, p := range points {
-		seen.Good, seen.Bad = seen.Good+p.Valid-p.Bad, seen.Bad+p.Bad
-		b := slo.Weigh(o, seen)
 		switch {
 		case p.NoData:
-		case b.RemainingPPM != p.RemainingPPM || b.Valid*10 >= all.Good:
+			continue
+		case before > 0 && p.Weighed != before+p.Valid || p.Weighed*10 >= last:
 			return early
-		case b.Tally.Bad > 0:
+		case p.RemainingPPM < 1_000_000: // where nothing failed nothing is pressed flat
 			early = i + 1
 		}
+		before = p.Weighed
 	}
 	return early
 }
 
 func (v view) burndown(a axis, step time.Duration, st *slo.Status, points []slo.Point, over overlays) *Chart {
 	at, left, low := make([]time.Time, len(points)), make([]float64, len(points)), 0.0
-	early := tooEarly(st.Objective, points)
+	early := tooEarly(points)
 	for i, p := range points {
 		at[i], left[i] = p.At, math.NaN()
 		if !p.NoData && i >= early {

@@ -15,7 +15,7 @@ func counted(o slo.Objective, before slo.Tally, steps ...slo.Tally) []slo.Point 
 	for i, s := range steps {
 		before.Good, before.Bad = before.Good+s.Good, before.Bad+s.Bad
 		b := slo.Weigh(o, before)
-		out = append(out, slo.Point{At: noon.Add(time.Duration(i-len(steps)+1) * time.Minute), RemainingPPM: b.RemainingPPM, NoData: b.NoData, Valid: s.Good + s.Bad, Bad: s.Bad})
+		out = append(out, slo.Point{At: noon.Add(time.Duration(i-len(steps)+1) * time.Minute), RemainingPPM: b.RemainingPPM, Weighed: b.Valid, NoData: b.NoData, Valid: s.Good + s.Bad, Bad: s.Bad})
 	}
 	return out
 }
@@ -28,14 +28,18 @@ func TestABurndownIsNotFlattenedByItsFirstRequests(t *testing.T) {
 	if points[1].RemainingPPM > -4_000_000 {
 		t.Fatalf("the first step leaves %d ppm, want far below zero", points[1].RemainingPPM)
 	}
-	if n := tooEarly(o, points); n != 3 {
+	if n := tooEarly(points); n != 3 {
 		t.Errorf("%d points are left out, want the three that rest on 1 500 of 31 503 requests", n)
 	}
+	// So it does where the range begins a while after the counting did.
+	if n := tooEarly(counted(o, slo.Tally{Good: 400, Bad: 4}, steps...)); n != 3 {
+		t.Errorf("%d points are left out, want those that rest on 1 904 requests at most", n)
+	}
 	// The same counts as part of a longer history are what was measured, and drawn.
-	if n := tooEarly(o, counted(o, slo.Tally{Good: 90_000, Bad: 700}, steps...)); n != 0 {
+	if n := tooEarly(counted(o, slo.Tally{Good: 90_000, Bad: 700}, steps...)); n != 0 {
 		t.Errorf("%d points of a full window are left out", n)
 	}
-	if n := tooEarly(o, counted(o, slo.Tally{}, day, day, day)); n != 0 {
+	if n := tooEarly(counted(o, slo.Tally{}, day, day, day)); n != 0 {
 		t.Errorf("%d points of even traffic are left out", n)
 	}
 

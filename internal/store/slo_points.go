@@ -85,14 +85,14 @@ func slide(ctx context.Context, tx pgx.Tx, o slo.Objective, env string, from, gr
 			leaving = leaving[1:]
 		}
 		b := slo.Weigh(o, slo.Tally{Good: good, Bad: bad})
-		p.RemainingPPM, p.NoData = b.RemainingPPM, b.NoData
+		p.RemainingPPM, p.Weighed, p.NoData = b.RemainingPPM, b.Valid, b.NoData
 		points[i] = p
 	}
 	if grid.Before(end) {
 		last, _ := o.Tally(slo.Sums{All: base[1]})
 		rest, _ := o.Tally(slo.Sums{All: base[2]})
 		b := slo.Weigh(o, last)
-		points = append(points, slo.Point{At: end, RemainingPPM: b.RemainingPPM, NoData: b.NoData,
+		points = append(points, slo.Point{At: end, RemainingPPM: b.RemainingPPM, Weighed: b.Valid, NoData: b.NoData,
 			Valid: rest.Good + rest.Bad, Bad: rest.Bad, ChaosBad: rest.ChaosBad})
 	}
 	return points, nil
