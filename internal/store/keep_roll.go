@@ -13,7 +13,8 @@ import (
 const settle = time.Minute
 
 // The sums are statements of their own after the marks are taken: at read
-// committed they see every row that was committed with a mark.
+// committed they see every row that was committed with a mark. Each marked hour is a
+// range of time of its own; joined with the marks, a month of minutes would be hashed.
 const takeMarksSQL = `
 with taken as (
     delete from rollup_dirty where span = @span and at <= @last returning service, env, at
@@ -28,14 +29,22 @@ with dirty as (
     select distinct service, env, 'day', date_trunc('day', at, 'UTC') from dirty
 )
 insert into rollup_hour ` + rolled + `
-from dirty d join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour'` + rolledOver
+from (select distinct at from dirty) d cross join lateral (
+    select * from rollup_minute m where m.at >= d.at and m.at < d.at + interval '1 hour'
+      and (m.service, m.env, date_trunc('hour', m.at, 'UTC')) in (select service, env, at from dirty)
+    offset 0
+) m` + rolledOver
 
 const rollupDaysSQL = `
 with dirty as (
     select service, env, at from unnest(@service::text[], @env::text[], @at::timestamptz[]) as d (service, env, at)
 )
 insert into rollup_day ` + rolled + `
-from dirty d join rollup_hour m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 day'` + rolledOver
+from (select distinct at from dirty) d cross join lateral (
+    select * from rollup_hour m where m.at >= d.at and m.at < d.at + interval '1 day'
+      and (m.service, m.env, date_trunc('day', m.at, 'UTC')) in (select service, env, at from dirty)
+    offset 0
+) m` + rolledOver
 
 // What a longer span has of the shorter ones, m, that begin in it, and how it takes
 // the place of what stood there.
@@ -67,10 +76,16 @@ on conflict (service, env, route, upstream, experiment, at) do update set
 )
 
 const rollupRetriesSQL = `
+with dirty as (
+    select service, env, at from unnest(@service::text[], @env::text[], @at::timestamptz[]) as d (service, env, at)
+)
 insert into retry_day (service, env, upstream, status, reason, experiment, at, retried, retries, succeeded, failed)
 select m.service, m.env, m.upstream, m.status, m.reason, m.experiment, d.at, sum(m.retried), sum(m.retries), sum(m.succeeded), sum(m.failed)
-from unnest(@service::text[], @env::text[], @at::timestamptz[]) as d (service, env, at)
-join retry_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 day'
+from (select distinct at from dirty) d cross join lateral (
+    select * from retry_minute m where m.at >= d.at and m.at < d.at + interval '1 day'
+      and (m.service, m.env, date_trunc('day', m.at, 'UTC')) in (select service, env, at from dirty)
+    offset 0
+) m
 group by m.service, m.env, m.upstream, m.status, m.reason, m.experiment, d.at
 order by 1, 2, 3, 4, 5, 6, 7
 on conflict (service, env, upstream, status, reason, experiment, at) do update set

@@ -100,12 +100,16 @@ from (
     select service, env, route, upstream, ` + tries + ` from rollup_minute where at >= @from and at < @first and route <> ''
     union all
     select service, env, route, upstream, ` + tries + ` from rollup_hour h where at >= @first and at < @last and route <> ''
-      and not exists (select from dirty d where d.service = h.service and d.env = h.env and d.at = h.at)
+      and (h.service, h.env, h.at) not in (select service, env, at from dirty)
     union all
     select service, env, route, upstream, ` + tries + ` from rollup_minute where at >= @last and at < @to and route <> ''
     union all
-    select m.service, m.env, m.route, m.upstream, m.good, m.bad, m.neutral, m.first_try_bad, m.exchanges, m.attempts, m.retried, m.recovered
-    from dirty d join rollup_minute m on m.service = d.service and m.env = d.env and m.at >= d.at and m.at < d.at + interval '1 hour' and m.route <> ''
+    select m.* from (select distinct at from dirty) d cross join lateral (
+        select service, env, route, upstream, ` + tries + ` from rollup_minute
+        where at >= d.at and at < d.at + interval '1 hour' and route <> ''
+          and (service, env, date_trunc('hour', at, 'UTC')) in (select service, env, at from dirty)
+        offset 0 -- a range of time for each hour; joined with the marks, a month would be hashed
+    ) m
 ) as part
 group by service, env, route, upstream order by service, route, upstream, env`
 
