@@ -53,7 +53,7 @@ func (r *heldRequests) send(t testing.TB) {
 		}
 		return n
 	}
-	before := injected()
+	before := injected() // asked again each millisecond: real connections tell nobody
 	for _, c := range r.conns {
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.WriteString(c, "GET /orders/1 HTTP/1.1\r\nHost: app.example\r\n\r\n"); err != nil {

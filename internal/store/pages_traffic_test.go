@@ -66,6 +66,19 @@ func TestWhatPoliciesDid(t *testing.T) {
 	if keys, _ := served[0].Policies(); len(keys) != 1 || keys[0].Service != "points" {
 		t.Errorf("breakers %+v", keys)
 	}
+	// What was read is kept until the gateway says more; what it refused is not served.
+	for _, more := range []struct{ doc, refused, serves string }{{`{"services":[{"name":"new"}]}`, "", "new"}, {`{"services":[{"name":"bad"}]}`, "no such field", "new"}} {
+		at := time.Now()
+		event(at, "config", "", retrylog.Record{Config: &retrylog.Config{At: at, Gateway: "gw-1", Env: "prod", Revision: "r", Effective: more.doc, Error: more.refused}})
+		for range 2 {
+			if served, err = s.Served(t.Context(), from); err != nil || len(served) != 1 {
+				t.Fatalf("served %+v, %v", served, err)
+			}
+			if keys, _ := served[0].Policies(); len(keys) != 1 || keys[0].Service != more.serves {
+				t.Errorf("after %s: breakers %+v, want of %s", more.doc, keys, more.serves)
+			}
+		}
+	}
 }
 
 func TestFatesAndRefusals(t *testing.T) {
