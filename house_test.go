@@ -27,14 +27,14 @@ var edges = map[string]string{
 	"internal/retrylog internal/histogram internal/conf internal/reply internal/lockfile": "",
 	"internal/auth": "internal/reply",
 	"internal/auth/oidc internal/auth/oidc/oidctest": "internal/auth",
-	"migrations scenarios deploy/... injector/cron injector/search gateway/internal/window gateway/internal/arrival internal/noisy": "",
+	"migrations scenarios deploy/... injector/cron injector/search gateway/internal/window gateway/internal/arrival gateway/internal/socket internal/noisy": "",
 
 	// The data plane knows no control code, and its policies not one another.
 	"gateway":                               "gateway/... internal/retrylog internal/histogram internal/conf",
 	"gateway/exchange gateway/mesh":         "internal/retrylog",
 	"gateway/spool":                         "internal/retrylog internal/lockfile",
-	"gateway/wire":                          "gateway/exchange gateway/internal/arrival internal/retrylog",
-	"gateway/front":                         "gateway/exchange gateway/internal/arrival gateway/front/h1 internal/retrylog",
+	"gateway/wire":                          "gateway/exchange gateway/internal/arrival gateway/internal/socket internal/retrylog",
+	"gateway/front":                         "gateway/exchange gateway/internal/arrival gateway/internal/socket gateway/front/h1 internal/retrylog",
 	"gateway/front/h1":                      "gateway/exchange",
 	"gateway/policy/...":                    "gateway/exchange gateway/internal/window internal/retrylog internal/histogram internal/conf",
 	"gateway/route":                         "gateway/exchange",

@@ -15,6 +15,7 @@ import (
 
 	"breakwater/gateway/exchange"
 	"breakwater/gateway/internal/arrival"
+	"breakwater/gateway/internal/socket"
 )
 
 // What a connection was found to speak.
@@ -37,7 +38,8 @@ const (
 // tells of the messages that net/http refuses by itself. For HTTP/1 it costs two
 // atomic loads a message.
 type conn struct {
-	net.Conn // a *tls.Conn where secure
+	net.Conn              // a *tls.Conn where secure
+	sock     *socket.Conn // the same, for bytes of the fast face
 	front    *Front
 	peer     string
 	secure   bool

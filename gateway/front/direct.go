@@ -92,7 +92,7 @@ func (c *conn) send(x *exchange.Exchange, out []byte, framing int) error {
 		return nil
 	}
 	c.arm(c.front.cfg.Limits.WriteTime)
-	if _, err := c.Conn.Write(out); err != nil {
+	if _, err := c.sock.Write(out); err != nil {
 		return exchange.ErrClientGone
 	}
 	x.Event.BytesOut += int64(len(out) - framing)
@@ -103,7 +103,7 @@ func (c *conn) send(x *exchange.Exchange, out []byte, framing int) error {
 func (c *conn) say(out []byte) error {
 	c.arm(c.front.cfg.Limits.WriteTime)
 	defer c.arm(0)
-	_, err := c.Conn.Write(out)
+	_, err := c.sock.Write(out)
 	return err
 }
 

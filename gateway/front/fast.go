@@ -195,7 +195,7 @@ func (s *fast) linger() {
 	}
 	s.patience(lingerTime)
 	for left := lingerMost; left > 0; {
-		n, err := s.c.Conn.Read(s.buf)
+		n, err := s.c.sock.Read(s.buf)
 		if left -= n; err != nil {
 			return
 		}

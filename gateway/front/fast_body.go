@@ -110,7 +110,7 @@ func (in *intake) some(p []byte, most int64) (int, error) {
 		s.r += n
 		return n, nil
 	}
-	n, err := s.c.Conn.Read(p)
+	n, err := s.c.sock.Read(p)
 	return n, gone(n, err)
 }
 
@@ -142,7 +142,7 @@ func (in *intake) chunk(p []byte) (n int, err error) {
 		}
 		if left := in.chunks.Left(); left == 0 || s.r == s.w && left < int64(len(s.buf)) {
 			s.room() // the framing behind comes with the data, in one call
-			got, err := s.c.Conn.Read(s.buf[s.w:])
+			got, err := s.c.sock.Read(s.buf[s.w:])
 			s.w += got
 			if err := gone(got, err); err != nil {
 				return 0, err

@@ -51,7 +51,7 @@ func (c *conn) receive(p []byte) (n int, err error) {
 			c.stamps.Stop()
 		}
 		c.late = 0
-		return c.Conn.Read(p)
+		return c.sock.Read(p)
 	}
 	if c.stamps == nil {
 		c.stamps = arrival.New(c.Conn)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"breakwater/gateway/internal/socket"
 )
 
 // Listening is how connections are taken. A change goes for new ones.
@@ -114,6 +116,7 @@ func (l *listener) take(nc net.Conn) *conn {
 		c.leaves.peek = peeker(nc)
 		c.quick = how.Fast && c.leaves.peek != nil // or nobody could tell that a client has gone
 	}
+	c.sock = socket.New(c.Conn)
 	c.reads.force, c.writes.force = c.Conn.SetReadDeadline, c.Conn.SetWriteDeadline
 	c.reads.by.Store(forced) // the first head has a deadline of its own
 	c.free = func() {

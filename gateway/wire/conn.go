@@ -9,6 +9,7 @@ import (
 
 	"breakwater/gateway/exchange"
 	"breakwater/gateway/internal/arrival"
+	"breakwater/gateway/internal/socket"
 )
 
 // readSize is the first size of a connection's read buffer; a longer head makes
@@ -18,6 +19,7 @@ const readSize = 4 << 10
 // conn is one connection, used by one exchange at a time.
 type conn struct {
 	nc       net.Conn
+	quick    *socket.Conn // nc, for bytes
 	raw      syscall.RawConn
 	pool     *Pool
 	shelf    *shelf
@@ -139,7 +141,7 @@ func (c *conn) read(p []byte) (n int, err error) {
 		if c.timed {
 			n, c.late, err = c.stamps.Read(p, c.begun)
 		} else {
-			n, err = c.nc.Read(p)
+			n, err = c.quick.Read(p)
 		}
 		if n > 0 || !c.early(err) {
 			return n, err
@@ -149,7 +151,7 @@ func (c *conn) read(p []byte) (n int, err error) {
 
 func (c *conn) write(p []byte) (n int, err error) {
 	for {
-		m, err := c.nc.Write(p[n:])
+		m, err := c.quick.Write(p[n:])
 		if n += m; !c.early(err) {
 			return n, err
 		}

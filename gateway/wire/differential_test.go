@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/socket"
 	"breakwater/internal/retrylog"
 )
 
@@ -26,7 +27,8 @@ type read struct {
 
 func byUs(raw []byte) read {
 	p := NewPool(Config{})
-	c := &conn{nc: canned{bytes.NewReader(raw)}, pool: p, shelf: p.shelf("u:1"), buf: make([]byte, readSize)}
+	nc := canned{bytes.NewReader(raw)}
+	c := &conn{nc: nc, quick: socket.New(nc), pool: p, shelf: p.shelf("u:1"), buf: make([]byte, readSize)}
 	x := new(exchange.Exchange)
 	x.Reset()
 	x.Request.Method = "GET"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/socket"
 )
 
 // canned is a connection that answers with bytes, whatever it is sent.
@@ -33,7 +34,8 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p := NewPool(Config{})
-		c := &conn{nc: canned{bytes.NewReader(raw)}, pool: p, shelf: p.shelf("u:1"), buf: make([]byte, readSize)}
+		nc := canned{bytes.NewReader(raw)}
+		c := &conn{nc: nc, quick: socket.New(nc), pool: p, shelf: p.shelf("u:1"), buf: make([]byte, readSize)}
 		x := new(exchange.Exchange)
 		x.Reset()
 		x.Request.Method = "GET"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/socket"
 )
 
 // Pool holds the connections to the endpoints of one upstream. It outlives
@@ -204,7 +205,7 @@ func (p *Pool) dial(x *exchange.Exchange, s *shelf) (*conn, error) {
 	defer stop()
 	nc, err := p.cfg.Dial(ctx, "tcp", x.Endpoint)
 	if err == nil {
-		c := &conn{nc: nc, pool: p, shelf: s, endpoint: x.Endpoint, buf: make([]byte, readSize)}
+		c := &conn{nc: nc, quick: socket.New(nc), pool: p, shelf: s, endpoint: x.Endpoint, buf: make([]byte, readSize)}
 		if sc, ok := nc.(syscall.Conn); ok {
 			c.raw, _ = sc.SyscallConn() // nil: it cannot be looked at
 			c.look = c.peek

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package socket
+
+import "net"
+
+type quick struct{}
+
+func (*quick) open(net.Conn) {}
+
+// Read is the connection's Read.
+func (c *Conn) Read(p []byte) (int, error) { return c.nc.Read(p) }
+
+// Write is the connection's Write.
+func (c *Conn) Write(p []byte) (int, error) { return c.nc.Write(p) }
