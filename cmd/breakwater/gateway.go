@@ -158,10 +158,11 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 		Metrics: metrics, Log: log,
 		Stats: map[string]func() any{"spool": func() any { return sp.Stats() }, "plan": func() any { return poller.Stats() }},
 	})
-	// The heap of a gateway is a few MiB: half as much again as the standard before
-	// each collection costs 2 MiB and saves a third of the collections.
+	// What passes allocates nothing, so the heap grows by what connections leave behind
+	// when they are made: with a thousand of them 60 MiB in all, and not 77. Where
+	// net/http is in front no cost could be measured.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(150)
+		debug.SetGCPercent(50)
 	}
 	log.Info("gateway starts", "data", data.Addr().String(), "admin", admin.Addr().String(),
 		"control", controlURL, "state_dir", set.stateDir, "env", set.env, "config", set.config)

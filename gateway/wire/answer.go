@@ -86,7 +86,7 @@ func (c *conn) headText() ([]byte, error) {
 		if len(data) >= c.pool.cfg.MaxHead {
 			return nil, badResponse("head is longer than " + strconv.Itoa(c.pool.cfg.MaxHead) + " bytes")
 		}
-		if len(data) == len(c.buf) {
+		if len(data) == len(c.buf) && c.buf != nil {
 			c.buf = append(make([]byte, 0, 2*len(c.buf)), data...)
 			c.buf, c.r, c.w = c.buf[:cap(c.buf)], 0, len(data)
 		}

@@ -16,6 +16,24 @@ import (
 // it grow.
 const readSize = 4 << 10
 
+// rooms lends read buffers to connections on which an answer comes.
+type rooms struct{ free sync.Pool } // *[readSize]byte
+
+// Lend implements socket.Lender.
+func (r *rooms) Lend() []byte {
+	if room, ok := r.free.Get().(*[readSize]byte); ok {
+		return room[:]
+	}
+	return make([]byte, readSize)
+}
+
+// Back implements socket.Lender. One that has grown is not kept.
+func (r *rooms) Back(buf []byte) {
+	if len(buf) == readSize && cap(buf) == readSize {
+		r.free.Put((*[readSize]byte)(buf))
+	}
+}
+
 // conn is one connection, used by one exchange at a time.
 type conn struct {
 	nc       net.Conn
@@ -45,7 +63,7 @@ type conn struct {
 	timed  bool            // somebody wants to know it of the read under way
 	late   time.Duration   // the last one was
 
-	buf  []byte
+	buf  []byte // nil while nothing of an answer has come
 	r, w int    // buf[r:w] is read and not yet used
 	out  []byte // the head, and a kept body
 
@@ -149,6 +167,21 @@ func (c *conn) read(p []byte) (n int, err error) {
 	}
 }
 
+// begin reads what comes first of an answer into a buffer that it is lent when there
+// is something to read: most connections wait, and need none.
+func (c *conn) begin() (n int, err error) {
+	if c.timed {
+		c.buf = c.pool.rooms.Lend()
+		return c.read(c.buf)
+	}
+	for {
+		c.buf, n, err = c.quick.Take(&c.pool.rooms)
+		if n > 0 || !c.early(err) {
+			return n, err
+		}
+	}
+}
+
 func (c *conn) write(p []byte) (n int, err error) {
 	for {
 		m, err := c.quick.Write(p[n:])
@@ -192,7 +225,13 @@ func (c *conn) fill() error {
 		c.w = copy(c.buf, c.buf[c.r:c.w])
 		c.r = 0
 	}
-	n, err := c.read(c.buf[c.w:])
+	var n int
+	var err error
+	if c.buf == nil {
+		n, err = c.begin()
+	} else {
+		n, err = c.read(c.buf[c.w:])
+	}
 	c.w += n
 	if n > 0 {
 		c.gotBytes = true
@@ -240,9 +279,8 @@ func (c *conn) release(x *exchange.Exchange) {
 	// The deadline stays as it is: nobody reads or writes before get sets another.
 	c.send, c.gotBytes = nil, false
 	c.head.came, c.head.until = false, time.Time{}
-	if len(c.buf) > 16<<10 { // one long head must not cost memory for ever
-		c.buf = make([]byte, readSize)
-	}
+	c.pool.rooms.Back(c.buf)
+	c.buf, c.r, c.w = nil, 0, 0
 	if cap(c.out) > 64<<10 {
 		c.out = nil
 	}

@@ -28,6 +28,7 @@ type Pool struct {
 	closed  atomic.Bool
 
 	buffers sync.Pool // *[]byte, of senders
+	rooms   rooms     // of answers
 }
 
 // shelf holds the idle connections to one endpoint.
@@ -205,7 +206,7 @@ func (p *Pool) dial(x *exchange.Exchange, s *shelf) (*conn, error) {
 	defer stop()
 	nc, err := p.cfg.Dial(ctx, "tcp", x.Endpoint)
 	if err == nil {
-		c := &conn{nc: nc, quick: socket.New(nc), pool: p, shelf: s, endpoint: x.Endpoint, buf: make([]byte, readSize)}
+		c := &conn{nc: nc, quick: socket.New(nc), pool: p, shelf: s, endpoint: x.Endpoint}
 		if sc, ok := nc.(syscall.Conn); ok {
 			c.raw, _ = sc.SyscallConn() // nil: it cannot be looked at
 			c.look = c.peek

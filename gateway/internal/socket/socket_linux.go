@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +23,7 @@ type half struct {
 	p    []byte
 	n    int
 	err  syscall.Errno
+	from Lender // of p, where it is lent for each call
 }
 
 func (q *quick) open(nc net.Conn) {
@@ -45,17 +45,35 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	h := &c.in
 	h.p, h.n, h.err = p, 0, 0
-	err := c.raw.Read(h.step)
+	err := c.read()
 	h.p = nil
+	return h.n, err
+}
+
+// Take is Read into a buffer of from, which is lent when there is something to read and
+// goes back where there was nothing. It returns the buffer where n is not 0.
+func (c *Conn) Take(from Lender) (buf []byte, n int, err error) {
+	if c.raw == nil {
+		return c.take(from)
+	}
+	h := &c.in
+	h.from, h.n, h.err = from, 0, 0
+	err = c.read()
+	buf, h.p, h.from = h.p, nil, nil
+	return buf, h.n, err
+}
+
+func (c *Conn) read() error {
+	err := c.raw.Read(c.in.step)
 	switch {
 	case err != nil: // a deadline, or it was closed
-		return 0, err
-	case h.err != 0:
-		return 0, c.failed("read", "recvfrom", h.err)
-	case h.n == 0:
-		return 0, io.EOF
+		return err
+	case c.in.err != 0:
+		return c.failed("read", "recvfrom", c.in.err)
+	case c.in.n == 0:
+		return io.EOF
 	}
-	return h.n, nil
+	return nil
 }
 
 // Write is the connection's Write.
@@ -78,33 +96,24 @@ func (c *Conn) failed(op, call string, err syscall.Errno) error {
 }
 
 func (h *half) receive(fd uintptr) (done bool) {
-	n, err := call(unix.SYS_RECVFROM, fd, h.p, 0)
-	h.n, h.err = n, err
-	return err != unix.EAGAIN
+	if h.from != nil {
+		h.p = h.from.Lend()
+	}
+	h.n, h.err = receive(fd, h.p)
+	if h.from != nil && h.n == 0 {
+		h.from.Back(h.p)
+		h.p = nil
+	}
+	return h.err != unix.EAGAIN
 }
 
 func (h *half) send(fd uintptr) (done bool) {
 	for h.n < len(h.p) {
-		n, err := call(unix.SYS_SENDTO, fd, h.p[h.n:], unix.MSG_NOSIGNAL)
+		n, err := send(fd, h.p[h.n:])
 		h.n, h.err = h.n+n, err
 		if err != 0 {
 			return err != unix.EAGAIN
 		}
 	}
 	return true
-}
-
-// call makes a system call on p, which is not empty, and on a descriptor that does not
-// block: it is made again where a signal came between (signal(7)).
-func call(trap, fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
-	for {
-		n, _, err := syscall.RawSyscall6(trap, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), flags, 0, 0)
-		switch err {
-		case 0:
-			return int(n), 0
-		case unix.EINTR:
-		default:
-			return 0, err
-		}
-	}
 }

@@ -234,6 +234,49 @@ func TestOtherConnections(t *testing.T) {
 	}
 }
 
+// lender counts what is lent.
+type lender struct{ out, most int }
+
+func (l *lender) Lend() []byte {
+	l.out++
+	l.most = max(l.most, l.out)
+	return make([]byte, 16)
+}
+
+func (l *lender) Back(buf []byte) {
+	if len(buf) != 16 {
+		panic("another was lent")
+	}
+	l.out--
+}
+
+// A buffer is lent when there is something to read, and stays lent only with bytes in it.
+func TestTakeIsLentWhatItNeeds(t *testing.T) {
+	pipe, other := net.Pipe()
+	ours, nc, theirs := pair(t)
+	for name, tc := range map[string]struct {
+		c          *socket.Conn
+		our, their net.Conn
+	}{"tcp": {ours, nc, theirs}, "pipe": {socket.New(pipe), pipe, other}} {
+		t.Run(name, func(t *testing.T) {
+			var l lender
+			_ = tc.our.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+			if buf, n, err := tc.c.Take(&l); buf != nil || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || l.out != 0 {
+				t.Fatal(buf, n, err, l)
+			}
+			_ = tc.our.SetReadDeadline(time.Now().Add(30 * time.Second))
+			go func() { _, _ = tc.their.Write([]byte("an answer")) }()
+			if buf, n, err := tc.c.Take(&l); string(buf[:n]) != "an answer" || len(buf) != 16 || err != nil || l.out != 1 {
+				t.Fatal(buf, n, err, l)
+			}
+			_ = tc.their.Close()
+			if buf, n, err := tc.c.Take(&l); buf != nil || n != 0 || err != io.EOF || l != (lender{1, 2}) {
+				t.Fatal(buf, n, err, l)
+			}
+		})
+	}
+}
+
 func TestReadAndWriteAllocateNothing(t *testing.T) {
 	c, _, theirs := pair(t)
 	var ours, other [64]byte

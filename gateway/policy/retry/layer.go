@@ -122,40 +122,49 @@ func (r *retrier) Serve(x *exchange.Exchange) error {
 		if u.retries == 0 && err == nil && r.passes(x, &u) {
 			return nil
 		}
-		f := r.facts(x, err, &u, time.Now())
-		u.below = f.spentBelow()
-		if u.retries == 0 {
-			r.first(x, &f, err)
+		if again, err := r.judge(x, &u, err); !again {
+			return err
 		}
-		d := Decide(r.cfg, f, r.deps.Rand())
-		if r.cfg.Observe {
-			d = r.observe(x, d)
-		}
-		r.note(x, &u, d.Reason, d.Skip)
-		if d.Retry {
-			d.Skip = r.again(x, &u, err, d)
-			if d.Skip == "" {
-				continue
-			}
-			r.note(x, &u, d.Reason, d.Skip)
-			return r.giveUp(x, err, true, d, &f, &u)
-		}
-		if d.Skip == SkipLate && f.good() { // told, and no failure
-			r.skipped(x, &f, &u, d)
-			d.Skip = ""
-		}
-		if d.Skip != "" || d.Reason != "" {
-			if err != nil {
-				x.EndTo(u.mark, exchange.Classify(err, 0))
-			}
-			return r.giveUp(x, err, false, d, &f, &u)
-		}
-		x.Drop() // a good answer: those before it are of no use
-		r.earn(time.Now())
-		r.finish(x, Succeeded, x.Response.Judged(), &u)
-		tell(&x.Response.Head, u.retries+u.below)
-		return nil
 	}
+}
+
+// judge reports whether to try again after a try that ended in err, and has then waited
+// as long as that takes. It stands apart from Serve since its frame is large, and a
+// goroutine keeps the stack that it needed once: those whose first try passes do not.
+func (r *retrier) judge(x *exchange.Exchange, u *course, err error) (again bool, _ error) {
+	f := r.facts(x, err, u, time.Now())
+	u.below = f.spentBelow()
+	if u.retries == 0 {
+		r.first(x, &f, err)
+	}
+	d := Decide(r.cfg, f, r.deps.Rand())
+	if r.cfg.Observe {
+		d = r.observe(x, d)
+	}
+	r.note(x, u, d.Reason, d.Skip)
+	if d.Retry {
+		d.Skip = r.again(x, u, err, d)
+		if d.Skip == "" {
+			return true, nil
+		}
+		r.note(x, u, d.Reason, d.Skip)
+		return false, r.giveUp(x, err, true, d, &f, u)
+	}
+	if d.Skip == SkipLate && f.good() { // told, and no failure
+		r.skipped(x, &f, u, d)
+		d.Skip = ""
+	}
+	if d.Skip != "" || d.Reason != "" {
+		if err != nil {
+			x.EndTo(u.mark, exchange.Classify(err, 0))
+		}
+		return false, r.giveUp(x, err, false, d, &f, u)
+	}
+	x.Drop() // a good answer: those before it are of no use
+	r.earn(time.Now())
+	r.finish(x, Succeeded, x.Response.Judged(), u)
+	tell(&x.Response.Head, u.retries+u.below)
+	return false, nil
 }
 
 // try serves x once. Where a rule takes slowness for a failure, a try that a
