@@ -162,7 +162,7 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 	// when they are made: with a thousand of them 60 MiB in all, and not 77. Where
 	// net/http is in front no cost could be measured.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(40)
 	}
 	log.Info("gateway starts", "data", data.Addr().String(), "admin", admin.Addr().String(),
 		"control", controlURL, "state_dir", set.stateDir, "env", set.env, "config", set.config)

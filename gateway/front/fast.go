@@ -24,7 +24,7 @@ type fast struct {
 	ending  *atomic.Bool // of the listener: the request under way is the last
 	addr    netip.Addr
 	remote  string
-	buf     []byte
+	buf     []byte      // nil while nothing has come
 	r, w    int         // buf[r:w] has come and was not read
 	served  bool        // there were requests before
 	posted  bool        // the last of them was a POST
@@ -91,9 +91,7 @@ func (s *fast) serve() (handOver bool) {
 // has its time from its first byte on, and before that the connection its rest.
 func (s *fast) await() (end int, v h1.Verdict, err error) {
 	c, line, begun := s.c, 0, false
-	if s.r == s.w && len(s.buf) > fastest { // one long head must not cost memory for ever
-		s.buf, s.r, s.w = make([]byte, gatherMost), 0, 0
-	}
+	s.rest()
 	for {
 		if line == 0 && s.posted && s.w-s.r >= 2 && s.buf[s.r] == '\r' && s.buf[s.r+1] == '\n' {
 			// Clients used to send a line end behind a form (RFC 9112 section 2.2).
@@ -121,7 +119,7 @@ func (s *fast) await() (end int, v h1.Verdict, err error) {
 				return 0, h1.More, io.EOF
 			}
 		}
-		n, err := c.receive(s.buf[s.w:])
+		n, err := s.receive()
 		if empty {
 			s.resting.Store(false)
 		}
@@ -129,6 +127,29 @@ func (s *fast) await() (end int, v h1.Verdict, err error) {
 			return 0, h1.More, err
 		}
 	}
+}
+
+// rest gives the buffer back where nothing is in it. One that has grown stays, since
+// the next head will be as long, unless that would cost memory for ever.
+func (s *fast) rest() {
+	if s.r == s.w && (len(s.buf) == gatherFirst || len(s.buf) > fastest) {
+		s.front.heads.Back(s.buf)
+		s.buf, s.r, s.w = nil, 0, 0
+	}
+}
+
+// receive reads more of a head. Who has nothing of one yet is lent a buffer when
+// something comes.
+func (s *fast) receive() (n int, err error) {
+	switch {
+	case s.buf != nil:
+	case s.c.timed():
+		s.buf = s.front.heads.Lend()
+	default:
+		s.buf, n, err = s.c.sock.Take(s.front.heads)
+		return n, err
+	}
+	return s.c.receive(s.buf[s.w:])
 }
 
 // patience gives the client d for what is read next.
@@ -194,6 +215,9 @@ func (s *fast) linger() {
 		return
 	}
 	s.patience(lingerTime)
+	if s.buf == nil {
+		s.buf = s.front.heads.Lend()
+	}
 	for left := lingerMost; left > 0; {
 		n, err := s.c.sock.Read(s.buf)
 		if left -= n; err != nil {

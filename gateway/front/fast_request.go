@@ -72,7 +72,9 @@ func (s *fast) one(end int) (then next) {
 	f.stats.fast.Add(1)
 	s.r += end
 	s.posted = s.head.Method == http.MethodPost
-	s.in.begin(s, x)
+	if s.in.begin(s, x); s.in.over.Load() {
+		s.rest() // its fields are x's by now
+	}
 	x.Inform = s.inform
 	c.waits.begin(x.Token(), c.sweeper.now.Load())
 	defer func() {

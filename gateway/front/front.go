@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"breakwater/gateway/exchange"
+	"breakwater/gateway/internal/socket"
 	"breakwater/internal/retrylog"
 )
 
@@ -78,10 +79,11 @@ func or[T int | time.Duration](v, standard T) T {
 type Front struct {
 	cfg       Config
 	exchanges sync.Pool
-	buffers   sync.Pool // *[]byte
-	small     sync.Pool // *[]byte, for answers that fit in
-	tunnels   group     // *pipe
-	quick     group     // *fast
+	buffers   sync.Pool       // *[]byte
+	small     sync.Pool       // *[]byte, for answers that fit in
+	heads     *socket.Buffers // for requests
+	tunnels   group           // *pipe
+	quick     group           // *fast
 	stats     stats
 	date      date
 	closing   atomic.Bool // a server of ours ends its connections
@@ -96,6 +98,7 @@ func New(cfg Config) *Front {
 	f := &Front{cfg: cfg}
 	f.exchanges.New = func() any { x := new(exchange.Exchange); x.Reset(); return x }
 	f.buffers.New = func() any { b := make([]byte, 32<<10); return &b }
+	f.heads = socket.NewBuffers(gatherFirst)
 	f.small.New = func() any { b := make([]byte, 4<<10); return &b }
 	return f
 }

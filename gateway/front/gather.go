@@ -24,7 +24,7 @@ func (c *conn) gather() bool {
 	if c.secure && c.shake() != nil {
 		return false
 	}
-	buf, line, done := make([]byte, 0, gatherFirst), 0, false
+	buf, line, done := c.front.heads.Lend()[:0], 0, false
 	for {
 		n, err := c.receive(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -46,18 +46,26 @@ func (f *Front) timed() bool { return f.cfg.Timed != nil && f.cfg.Timed() }
 
 // receive reads a part of a head, and notes how late where somebody wants to know.
 func (c *conn) receive(p []byte) (n int, err error) {
-	if !c.front.timed() {
-		if c.stamps != nil {
-			c.stamps.Stop()
-		}
-		c.late = 0
+	if !c.timed() {
 		return c.sock.Read(p)
-	}
-	if c.stamps == nil {
-		c.stamps = arrival.New(c.Conn)
 	}
 	n, c.late, err = c.stamps.Read(p, c.since)
 	return n, err
+}
+
+// timed reports whether somebody wants to know how late what is read next was.
+func (c *conn) timed() bool {
+	c.late = 0
+	switch timed := c.front.timed(); {
+	case timed && c.stamps == nil:
+		c.stamps = arrival.New(c.Conn)
+		return true
+	case !timed && c.stamps != nil:
+		c.stamps.Stop()
+		return false
+	default:
+		return timed
+	}
 }
 
 // judge looks at the lines of p from the one that begins at from, and returns the

@@ -16,24 +16,6 @@ import (
 // it grow.
 const readSize = 4 << 10
 
-// rooms lends read buffers to connections on which an answer comes.
-type rooms struct{ free sync.Pool } // *[readSize]byte
-
-// Lend implements socket.Lender.
-func (r *rooms) Lend() []byte {
-	if room, ok := r.free.Get().(*[readSize]byte); ok {
-		return room[:]
-	}
-	return make([]byte, readSize)
-}
-
-// Back implements socket.Lender. One that has grown is not kept.
-func (r *rooms) Back(buf []byte) {
-	if len(buf) == readSize && cap(buf) == readSize {
-		r.free.Put((*[readSize]byte)(buf))
-	}
-}
-
 // conn is one connection, used by one exchange at a time.
 type conn struct {
 	nc       net.Conn
@@ -175,7 +157,7 @@ func (c *conn) begin() (n int, err error) {
 		return c.read(c.buf)
 	}
 	for {
-		c.buf, n, err = c.quick.Take(&c.pool.rooms)
+		c.buf, n, err = c.quick.Take(c.pool.rooms)
 		if n > 0 || !c.early(err) {
 			return n, err
 		}

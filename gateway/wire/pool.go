@@ -27,8 +27,8 @@ type Pool struct {
 	mu      sync.Mutex // of replacing the map
 	closed  atomic.Bool
 
-	buffers sync.Pool // *[]byte, of senders
-	rooms   rooms     // of answers
+	buffers sync.Pool       // *[]byte, of senders
+	rooms   *socket.Buffers // of answers
 }
 
 // shelf holds the idle connections to one endpoint.
@@ -41,7 +41,7 @@ type shelf struct {
 
 // NewPool returns an empty pool. Close it, or let Run do so.
 func NewPool(cfg Config) *Pool {
-	p := &Pool{cfg: cfg.filled()}
+	p := &Pool{cfg: cfg.filled(), rooms: socket.NewBuffers(readSize)}
 	p.shelves.Store(&map[string]*shelf{})
 	p.buffers.New = func() any { b := make([]byte, chunkFront+32<<10+chunkBack); return &b }
 	return p

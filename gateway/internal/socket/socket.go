@@ -20,12 +20,6 @@ type Conn struct {
 	quick
 }
 
-// Lender lends buffers to those who have something to put in.
-type Lender interface {
-	Lend() []byte // of some bytes
-	Back(buf []byte)
-}
-
 // New returns a Conn of nc. It is of use for a *net.TCPConn on Linux; what else it is
 // given it reads and writes all the same.
 func New(nc net.Conn) *Conn {
@@ -35,7 +29,7 @@ func New(nc net.Conn) *Conn {
 }
 
 // take reads into a buffer that is lent for as long as that takes.
-func (c *Conn) take(from Lender) (buf []byte, n int, err error) {
+func (c *Conn) take(from *Buffers) (buf []byte, n int, err error) {
 	buf = from.Lend()
 	if n, err = c.nc.Read(buf); n == 0 {
 		from.Back(buf)

@@ -23,7 +23,7 @@ type half struct {
 	p    []byte
 	n    int
 	err  syscall.Errno
-	from Lender // of p, where it is lent for each call
+	from *Buffers // of p, where it is lent for each call
 }
 
 func (q *quick) open(nc net.Conn) {
@@ -52,7 +52,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Take is Read into a buffer of from, which is lent when there is something to read and
 // goes back where there was nothing. It returns the buffer where n is not 0.
-func (c *Conn) Take(from Lender) (buf []byte, n int, err error) {
+func (c *Conn) Take(from *Buffers) (buf []byte, n int, err error) {
 	if c.raw == nil {
 		return c.take(from)
 	}

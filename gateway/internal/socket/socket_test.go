@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -234,24 +235,8 @@ func TestOtherConnections(t *testing.T) {
 	}
 }
 
-// lender counts what is lent.
-type lender struct{ out, most int }
-
-func (l *lender) Lend() []byte {
-	l.out++
-	l.most = max(l.most, l.out)
-	return make([]byte, 16)
-}
-
-func (l *lender) Back(buf []byte) {
-	if len(buf) != 16 {
-		panic("another was lent")
-	}
-	l.out--
-}
-
 // A buffer is lent when there is something to read, and stays lent only with bytes in it.
-func TestTakeIsLentWhatItNeeds(t *testing.T) {
+func TestTake(t *testing.T) {
 	pipe, other := net.Pipe()
 	ours, nc, theirs := pair(t)
 	for name, tc := range map[string]struct {
@@ -259,21 +244,66 @@ func TestTakeIsLentWhatItNeeds(t *testing.T) {
 		our, their net.Conn
 	}{"tcp": {ours, nc, theirs}, "pipe": {socket.New(pipe), pipe, other}} {
 		t.Run(name, func(t *testing.T) {
-			var l lender
+			from := socket.NewBuffers(16)
 			_ = tc.our.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-			if buf, n, err := tc.c.Take(&l); buf != nil || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || l.out != 0 {
-				t.Fatal(buf, n, err, l)
+			if buf, n, err := tc.c.Take(from); buf != nil || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal(buf, n, err)
 			}
 			_ = tc.our.SetReadDeadline(time.Now().Add(30 * time.Second))
 			go func() { _, _ = tc.their.Write([]byte("an answer")) }()
-			if buf, n, err := tc.c.Take(&l); string(buf[:n]) != "an answer" || len(buf) != 16 || err != nil || l.out != 1 {
-				t.Fatal(buf, n, err, l)
+			buf, n, err := tc.c.Take(from)
+			if string(buf[:n]) != "an answer" || len(buf) != 16 || err != nil {
+				t.Fatal(buf, n, err)
 			}
 			_ = tc.their.Close()
-			if buf, n, err := tc.c.Take(&l); buf != nil || n != 0 || err != io.EOF || l != (lender{1, 2}) {
-				t.Fatal(buf, n, err, l)
+			if buf, n, err := tc.c.Take(from); buf != nil || n != 0 || err != io.EOF {
+				t.Fatal(buf, n, err)
+			}
+			if string(buf[:n]) != "an answer" {
+				t.Error("what was not given back was lent again")
 			}
 		})
+	}
+}
+
+// While nothing comes nothing is lent: a thousand that wait use one buffer in turn.
+func TestWhoWaitsHasNoBuffer(t *testing.T) {
+	const waiting, size = 200, 1 << 20
+	from := socket.NewBuffers(size)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var wait sync.WaitGroup
+	ends := make([]net.Conn, 0, waiting)
+	for range waiting {
+		c, _, theirs := pair(t)
+		ends = append(ends, theirs)
+		wait.Go(func() {
+			if buf, n, err := c.Take(from); n != 0 || err != io.EOF {
+				t.Error(len(buf), n, err)
+			}
+		})
+	}
+	for _, end := range ends {
+		_ = end.Close()
+	}
+	wait.Wait()
+	runtime.ReadMemStats(&after)
+	if used := (after.TotalAlloc - before.TotalAlloc) / size; used > waiting/4 && !raceEnabled { // a pool forgets at random under it
+		t.Errorf("%d buffers for %d that got nothing", used, waiting)
+	}
+}
+
+func TestBuffersKeepTheirSizeAlone(t *testing.T) {
+	from := socket.NewBuffers(16)
+	for _, odd := range [][]byte{nil, make([]byte, 8), make([]byte, 16, 32), make([]byte, 32)} {
+		from.Back(odd)
+		if got := from.Lend(); len(got) != 16 || cap(got) != 16 {
+			t.Errorf("%d of %d bytes were given back, %d of %d are lent", len(odd), cap(odd), len(got), cap(got))
+		}
+	}
+	buf := from.Lend()
+	if n := testing.AllocsPerRun(100, func() { from.Back(buf); buf = from.Lend() }); n > 0 && !raceEnabled {
+		t.Errorf("%v allocations to lend one", n)
 	}
 }
 
