@@ -201,7 +201,7 @@ func (d *adminDesk) deliveries(w http.ResponseWriter, r *http.Request) {
 			x := known[name]
 			delete(known, name)
 			row := v.deliveryRow(name, x)
-			row.Type, row.Address, row.Of = string(to.Type), hostOf(to), scopeOf(route.Services)
+			row.Type, row.Address, row.Of = string(to.Type), v.word(hostOf(to)), scopeOf(route.Services)
 			add(row, x)
 		}
 	}
@@ -282,16 +282,16 @@ func (d *adminDesk) doctor(w http.ResponseWriter, r *http.Request) {
 	counts := map[string]int{}
 	for _, f := range found {
 		counts[f.State]++
-		p.Findings = append(p.Findings, examinedRow{f.Check, f.Text, f.Do, examinedChip(f.State)})
+		p.Findings = append(p.Findings, examinedRow{f.Check, v.tell(f.Text), v.tell(f.Do), examinedChip(f.State)})
 		findings.rows = append(findings.rows, []field{txt(f.Check), txt(f.State), txt(f.Text), txt(f.Do)})
 	}
 	var parts []string
 	for _, state := range []string{"fail", "warn", "ok", "skip"} {
 		if counts[state] > 0 {
-			parts = append(parts, slo.Count(int64(counts[state]))+" "+examinedChip(state).Text)
+			parts = append(parts, v.say("%s %s", slo.Count(int64(counts[state])), v.word(examinedChip(state).Text)))
 		}
 	}
-	p.Sub = strings.Join(parts, ", ") + "."
+	p.Sub = v.say("%s.", v.list(parts...))
 	stats := sheet{name: "gateways", columns: []string{"address", "revision", "applied_at", "trouble", "draining", "connections", "endpoints", "ready", "in_flight", "events_dropped", "unshipped_runs", "faults_armed"}}
 	for _, g := range gateways {
 		p.Gateways = append(p.Gateways, v.gatewayRow(g))

@@ -49,7 +49,7 @@ func (m machine) Gateways(context.Context) []GatewayStats {
 }
 
 func (m machine) Examine(context.Context) []Examined {
-	return []Examined{{"config", "ok", "revision 0a1b2c3d4e5f, 12 routes", ""}, {"spool", "warn", "41 events found no room <img src=x>", "give it more room"}, {"database", "fail", "cannot be reached", "see --db"}, {"halt", "skip", "", ""}}
+	return []Examined{{"config", "ok", "revision 0a1b2c3d4e5f, 12 routes", ""}, {"spool", "warn", "41 events found no room", "give it more room (Gateway spool.max_size) or let control catch up; coverage is lower for that time"}, {"database", "fail", "cannot be reached: <img src=x>", "see --db, DATABASE_URL, and whether it runs"}, {"halt", "skip", "", ""}}
 }
 
 // asAdmin asks a page under /admin as who.

@@ -163,7 +163,7 @@ func (s *Server) incidentList(r *http.Request, v view, page *alertsView, out *sh
 		if i.ClosedAt != nil {
 			end = *i.ClosedAt
 		}
-		page.Incidents = append(page.Incidents, IncidentRow{Href: alertHref(i.ID), Title: sentenceCase(i.Title), Service: i.Service, ServiceHref: serviceHref(i.Service), Env: i.Env, Tier: string(i.Tier),
+		page.Incidents = append(page.Incidents, IncidentRow{Href: alertHref(i.ID), Title: sentenceCase(v.tell(i.Title)), Service: i.Service, ServiceHref: serviceHref(i.Service), Env: i.Env, Tier: string(i.Tier),
 			Severity: severityChip(i.Severity), State: v.incidentState(i), Opened: v.short(i.OpenedAt), Lasted: v.lasting(max(end.Sub(i.OpenedAt), 0).Truncate(time.Second)), Told: v.told(i)})
 		out.rows = append(out.rows, []field{txt(i.ID), txt(i.Service), txt(i.Env), txt(string(i.Tier)), txt(string(i.Class)), txt(string(i.Severity)), txt(i.Title), instant(i.OpenedAt), at(i.ClosedAt), txt(i.AckedBy),
 			at(i.AckedAt), num(int64(i.Notified)), txt(i.ToldBy), txt(i.Muted), num(int64(i.Flaps))})
@@ -182,7 +182,7 @@ func (s *Server) notes(r *http.Request, v view, page *alertsView, out *sheet, co
 		if !covers(n.Service) {
 			continue
 		}
-		page.Notes = append(page.Notes, NoteRow{Text: n.Text, Service: n.Service, Href: serviceHref(n.Service), First: v.short(n.First), Last: v.short(n.Last), Count: slo.Count(n.Count)})
+		page.Notes = append(page.Notes, NoteRow{Text: v.tell(n.Text), Service: n.Service, Href: serviceHref(n.Service), First: v.short(n.First), Last: v.short(n.Last), Count: slo.Count(n.Count)})
 		out.rows = append(out.rows, []field{txt(n.Service), txt(n.Env), txt(n.Key), txt(n.Text), instant(n.First), instant(n.Last), num(n.Count)})
 	}
 	page.Sub = v.say("Written down, never sent: what may explain something later.")
@@ -283,7 +283,7 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	log := sheet{name: "why", columns: []string{"at", "kind", "receiver", "outcome", "text"}}
-	page := alertView{ID: i.ID, Title: sentenceCase(i.Title), Service: i.Service, ServiceHref: serviceHref(i.Service), Severity: severityChip(i.Severity), State: v.incidentState(i), Context: i.Context.Lines(),
+	page := alertView{ID: i.ID, Title: sentenceCase(v.tell(i.Title)), Service: i.Service, ServiceHref: serviceHref(i.Service), Severity: severityChip(i.Severity), State: v.incidentState(i), Context: v.tellAll(i.Context.Lines()),
 		Now: "/now?" + url.Values{"service": {i.Service}, "env": {i.Env}}.Encode(), TakeWhy: take(r, "why")}
 	page.Said = map[string]string{"acknowledged": v.say("It is yours: everybody who was told is told so.")}[r.URL.Query().Get("said")]
 	page.Sub = v.say("%s of %s in %s, since %s.", string(i.Tier), i.Service, i.Env, v.day(i.OpenedAt).Text)
@@ -295,13 +295,13 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 	}
 	page.Facts = v.incidentFacts(i)
 	for _, x := range i.Symptoms {
-		page.Symptoms = append(page.Symptoms, LastingRow{x.Text, v.short(x.Since), v.short(x.Last)})
+		page.Symptoms = append(page.Symptoms, LastingRow{v.tell(x.Text), v.short(x.Since), v.short(x.Last)})
 	}
 	for _, x := range i.Facts {
-		page.Causes = append(page.Causes, LastingRow{x.Text, v.short(x.Since), v.short(x.Last)})
+		page.Causes = append(page.Causes, LastingRow{v.tell(x.Text), v.short(x.Since), v.short(x.Last)})
 	}
 	for _, y := range whys {
-		page.Whys = append(page.Whys, WhyRow{Time: v.short(y.At), Kind: string(y.Kind), Receiver: y.Receiver, Outcome: outcomeChip(y.Outcome), Text: y.Text})
+		page.Whys = append(page.Whys, WhyRow{Time: v.short(y.At), Kind: string(y.Kind), Receiver: y.Receiver, Outcome: outcomeChip(y.Outcome), Text: v.tell(y.Text)})
 		log.rows = append(log.rows, []field{instant(y.At), txt(string(y.Kind)), txt(y.Receiver), txt(y.Outcome), txt(y.Text)})
 	}
 	if s.exported(w, v, log) {

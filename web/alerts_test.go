@@ -20,7 +20,7 @@ func TestAlertsPages(t *testing.T) {
 		{"all of them, with why nobody was told", "shop", "/alerts?view=all", 200, []string{"Payment timeouts at the bank", "no: silence s-0", ">over<"}, nil},
 		{"what was only written down", "shop", "/alerts?view=notes", 200, []string{"too few requests (3)", ">14<"}, nil},
 		{"silences end by themselves", "shop", "/alerts?view=silences", 200, []string{"points, up to ticket", "ends in 3\u202fh", "ended by ben"}, []string{"End it"}},
-		{"one incident with its context and its log", "shop", "/alerts/i-207", 200, []string{"38.5×", "50003: 70 % of failures", "the pool of the vault is full", "no route", "i-201 told of it already", "1\u202f790 of 13\u202f000"}, []string{`action="/alerts/i-207/ack"`}},
+		{"one incident with its context and its log", "shop", "/alerts/i-207", 200, []string{"38.5×", "50003: 70\u202f%", "breaker of vault is open since", "no route", "tells of worse already", "1\u202f790 of 13\u202f000"}, []string{`action="/alerts/i-207/ack"`}},
 		{"an incident nobody knows", "shop", "/alerts/i-0", 404, []string{"No incident i-0"}, nil},
 		{"nothing is wrong", "empty", "/alerts", 200, []string{"Nothing is wrong that anybody must know"}, nil},
 		{"the database is away", "lost", "/alerts", 200, []string{"cannot be read now"}, []string{"Nothing is wrong"}},

@@ -203,7 +203,7 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 		}
 		if within++; len(page.Turns) < 40 {
 			k := traffic.Key{Service: x.Service, Upstream: x.Upstream, Endpoint: x.Endpoint}
-			page.Turns = append(page.Turns, TurnRow{Time: v.short(x.At), Name: k.Name(), Kind: v.of("policy", x.Policy), Gateway: x.Gateway, From: v.of("breaker", strings.ReplaceAll(x.From, "_", "-")), Lamp: lamp(x.Policy, x.To), Reason: x.Reason})
+			page.Turns = append(page.Turns, TurnRow{Time: v.short(x.At), Name: k.Name(), Kind: v.of("policy", x.Policy), Gateway: x.Gateway, From: v.of("breaker", strings.ReplaceAll(x.From, "_", "-")), Lamp: lamp(x.Policy, x.To), Reason: v.tell(x.Reason)})
 		}
 	}
 	page.TurnsSub = v.say("stored events, newest first")
@@ -212,7 +212,7 @@ func (s *Server) breakers(w http.ResponseWriter, r *http.Request) {
 	}
 	page.Limits = limitRows(limits)
 	for i, l := range page.Limits {
-		page.Limits[i].Kind = v.of("policy", l.Kind)
+		page.Limits[i].Kind, page.Limits[i].Text = v.of("policy", l.Kind), v.tell(l.Text)
 	}
 	var top int64
 	for _, x := range refused {
@@ -325,7 +325,7 @@ func laneHeight(n int) string {
 }
 
 func (v view) lampRow(b traffic.Band) LampRow {
-	row := LampRow{Name: b.Name(), Kind: v.of("policy", b.Policy), Gateway: b.Gateway, Lamp: lamp(b.Policy, b.State), Reason: cmp.Or(b.Reason, "–"), Out: "–", Turns: slo.Count(int64(b.Turns))}
+	row := LampRow{Name: b.Name(), Kind: v.of("policy", b.Policy), Gateway: b.Gateway, Lamp: lamp(b.Policy, b.State), Reason: cmp.Or(v.tell(b.Reason), "–"), Out: "–", Turns: slo.Count(int64(b.Turns))}
 	if b.Service != "" {
 		row.Href = serviceHref(b.Service)
 		row.Kind = v.say("%s of the service", row.Kind)

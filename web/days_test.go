@@ -123,7 +123,7 @@ func TestTablesOfDays(t *testing.T) {
 		"/gamedays/quarterly-order-chain?format=csv&table=checklist": "order,limits,yes,\"load test of May",
 		"/findings?format=csv&severity=high":                         "f-0000000002,order,order-slow,d2,",
 		"/findings?format=csv&table=weeks":                           "2026-11-24T14:27:12Z,5,2,",
-		"/findings/f-0000000001?format=csv":                          "engine,overdue,,was due and is told to team-points",
+		"/findings/f-0000000001?format=csv":                          "engine,overdue,,was due 2026-11-19 and is told to team-points",
 		"/readiness?format=csv":                                      "order,2026-11-24T14:27:12Z,9,15,yes,unknown,no,unknown,",
 		"/readiness/order?format=csv&table=trend":                    "order,2026-11-24,9,2,4,15",
 		"/readiness/order?format=csv":                                "order,breaker,protection,",

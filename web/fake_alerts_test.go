@@ -20,9 +20,9 @@ func (h *house) Incident(_ context.Context, id string) (alert.Incident, []alert.
 		if i.ID == id {
 			at := i.OpenedAt
 			return i, []alert.Why{
-				{Incident: id, At: at, Kind: alert.Opened, Receiver: "pagerduty-checkout", Outcome: "sent", Text: "page is at least page"},
-				{Incident: id, At: at, Kind: alert.Opened, Receiver: "slack-points", Outcome: "no_route", Text: "its route is for service points alone"},
-				{Incident: id, At: at.Add(time.Minute), Kind: alert.Escalated, Outcome: "inhibited", Text: "i-201 told of it already"},
+				{Incident: id, At: at, Kind: alert.Opened, Receiver: "pagerduty-checkout", Outcome: "sent", Text: "It is sent."},
+				{Incident: id, At: at, Kind: alert.Opened, Receiver: "slack-points", Outcome: "no_route", Text: "No AlertRoute names a receiver for it."},
+				{Incident: id, At: at.Add(time.Minute), Kind: alert.Escalated, Outcome: "inhibited", Text: "Incident i-201 of the same service tells of worse already."},
 			}, nil
 		}
 	}
@@ -54,10 +54,10 @@ func (h *house) incidents() []alert.Incident {
 		return []alert.Lasting{{Symptom: alert.Symptom{Service: "coupon", Env: "production", Class: alert.Errors, Tier: alert.L1, Text: text}, Since: at, Last: h.now.Add(-time.Second)}}
 	}
 	return []alert.Incident{
-		{ID: "i-207", Service: "coupon", Env: "production", Class: alert.Errors, Tier: alert.L1, Severity: alert.Page, Title: "error budget of coupon-availability burns at 280× over 5 min",
-			OpenedAt: at, LastSeen: h.now.Add(-time.Second), Told: alert.Page, Notified: 1, Symptoms: lasting("error budget of coupon-availability burns at 38.5× over 1 h and 280× over 5 min"), Facts: lasting("the pool of the vault is full (50)"),
-			Context: alert.Context{At: at, Burn: "burns at 280× over 5 min", Left: "−5.6 % of the budget is left", Bad: 1_790, Total: 13_000, TopCode: "50003: 70 % of failures", LastDeploy: "deploy v1.42.0, 4 min before", Protecting: []string{"breaker of vault is open"}}},
-		{ID: "i-206", Service: "search", Env: "production", Class: alert.Budget, Tier: alert.L1, Severity: alert.Ticket, Title: "error budget of search-availability is nearly spent", OpenedAt: h.now.Add(-5 * time.Hour), LastSeen: h.now, AckedBy: "ben", AckedAt: &at, Told: alert.Ticket, Notified: 2},
+		{ID: "i-207", Service: "coupon", Env: "production", Class: alert.Errors, Tier: alert.L1, Severity: alert.Page, Title: "error budget of coupon-availability burns at 38.5× over 1\u202fh and 280× over 5\u202fmin: 2 % of the budget within an hour: somebody must look now",
+			OpenedAt: at, LastSeen: h.now.Add(-time.Second), Told: alert.Page, Notified: 1, Symptoms: lasting("error budget of coupon-availability burns at 38.5× over 1\u202fh and 280× over 5\u202fmin: 2 % of the budget within an hour: somebody must look now"), Facts: lasting("breaker of vault is open since 10 Mar 14:20 UTC: 13 of 20 calls failed in 10s (limit 50%)"),
+			Context: alert.Context{At: at, Burn: "burns at 38.5× over 1\u202fh and 280× over 5\u202fmin", Left: "−5.6\u202f% of the error budget is left (−1 742 of 31 200)", Bad: 1_790, Total: 13_000, TopCode: "50003: 70\u202f%", LastDeploy: "deploy v1.42.0, 4\u202fmin ago", Protecting: []string{"breaker of vault is open since 10 Mar 14:20 UTC: 13 of 20 calls failed in 10s (limit 50%)"}}},
+		{ID: "i-206", Service: "search", Env: "production", Class: alert.Budget, Tier: alert.L1, Severity: alert.Ticket, Title: "error budget of search-availability is nearly spent: 82.4\u202f% of the error budget is spent; emergency begins at 80\u202f%.", OpenedAt: h.now.Add(-5 * time.Hour), LastSeen: h.now, AckedBy: "ben", AckedAt: &at, Told: alert.Ticket, Notified: 2},
 		{ID: "i-198", Service: "payment", Env: "production", Class: alert.Causes, Tier: alert.L2, Severity: alert.Note, Title: "payment timeouts at the bank", OpenedAt: over.Add(-25 * time.Minute), LastSeen: over, ClosedAt: &over, Muted: "silence s-0"},
 	}
 }

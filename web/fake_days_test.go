@@ -219,7 +219,7 @@ func (h *house) timeline(d gameday.Held) []gameday.Note {
 		out = append(out, gameday.Note{At: a.At, Actor: a.Actor, Kind: "approval", Text: "agrees to " + a.Hash[:12] + ", 1 of 2"})
 	}
 	if !d.StartedAt.IsZero() {
-		out = append(out, gameday.Note{At: at, Actor: "gameday", Kind: "state", Text: "points-slow: Injecting", Run: "r-1287"}, gameday.Note{At: at.Add(3 * time.Minute), Actor: h.said("points-owner"), Kind: "note", Text: h.said("the pager stayed quiet, orders go on without points")})
+		out = append(out, gameday.Note{At: at, Actor: "gameday", Kind: "state", Text: "points-slow: injecting: injecting 30 % for 3m0s", Run: "r-1287"}, gameday.Note{At: at.Add(3 * time.Minute), Actor: h.said("points-owner"), Kind: "note", Text: h.said("the pager stayed quiet, orders go on without points")})
 	}
 	if !d.EndedAt.IsZero() {
 		out = append(out, gameday.Note{At: d.EndedAt.Add(time.Hour), Actor: "anna", Kind: "debrief", Text: h.said("The fallback body lacks the currency; everything else held.")})
@@ -276,7 +276,7 @@ func (f findingFake) Finding(_ context.Context, id string) (finding.Finding, []f
 				story = append(story, finding.Event{At: x.OpenedAt.Add(200 * time.Hour), Actor: "engine", Kind: "verified", Text: "held: 0.1 %"}, finding.Event{At: x.OpenedAt.Add(900 * time.Hour), Actor: "engine", Kind: "reopened", Text: "was verified; still so; severity is high now"})
 			}
 			if !x.EscalatedAt.IsZero() {
-				story = append(story, finding.Event{At: x.EscalatedAt, Actor: "engine", Kind: "overdue", Text: "was due and is told to " + x.Owner})
+				story = append(story, finding.Event{At: x.EscalatedAt, Actor: "engine", Kind: "overdue", Text: "was due 2026-11-19 and is told to " + x.Owner})
 			}
 			return x, story, nil
 		}

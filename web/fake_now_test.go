@@ -75,8 +75,8 @@ func (h *house) NowEvidence(_ context.Context, service, env string, at time.Time
 	}
 	e.Experiments = []now.Experiment{{Run: "r-1287", Title: "Points answers after 5 s", Service: "points", Hits: 310, Touched: 420, Live: true, Since: at.Add(-7 * time.Minute)}}
 	e.Marks = []slo.Cause{{Kind: slo.ByDeploy, Service: "coupon", Ref: "v1.42.0", Title: "", From: onset.Add(-4 * time.Minute), Actor: "deploy-bot"}}
-	e.Turns = []now.Turn{{At: onset.Add(2 * time.Minute), Policy: "breaker", Upstream: "vault", Endpoint: "vault-3", From: "closed", To: "open", Reason: "13 of 20 calls failed, 50 % open it", Standing: true}}
-	e.Measures = []string{"canary only: emergency by policy default"}
+	e.Turns = []now.Turn{{At: onset.Add(2 * time.Minute), Policy: "breaker", Upstream: "vault", Endpoint: "vault-3", From: "closed", To: "open", Reason: "13 of 20 calls failed in 10s (limit 50%)", Standing: true}}
+	e.Measures = []string{"no experiment starts"}
 	return e, nil
 }
 

@@ -18,9 +18,9 @@ func (h *house) PolicyTurns(context.Context, time.Time, time.Time) ([]retrylog.T
 	turn := func(seconds int, policy, service, upstream, endpoint, from, to, reason string) {
 		out = append(out, retrylog.Transition{At: h.now.Add(time.Duration(seconds) * time.Second), Gateway: "gw-1", Env: "production", Policy: policy, Service: service, Upstream: upstream, Endpoint: endpoint, From: from, To: to, Reason: reason})
 	}
-	turn(-2400, "breaker", "coupon", "", "", "closed", "open", "11 of 20 calls failed, 20 % open it")
-	turn(-2390, "breaker", "coupon", "", "", "open", "half_open", "10 s are over")
-	turn(-2370, "breaker", "coupon", "", "", "half_open", "closed", "9 of 9 probes passed")
+	turn(-2400, "breaker", "coupon", "", "", "closed", "open", "11 of 20 calls failed in 10s (limit 20%)")
+	turn(-2390, "breaker", "coupon", "", "", "open", "half_open", "it was open for 10s")
+	turn(-2370, "breaker", "coupon", "", "", "half_open", "closed", "9 probes succeeded")
 	turn(-1200, "concurrency", "search", "", "", "accepting", "full", "41 refused; limit 12")
 	turn(-1100, "concurrency", "search", "", "", "full", "accepting", "nothing refused for 10s; limit 16")
 	for i := range 4 {
@@ -28,7 +28,7 @@ func (h *house) PolicyTurns(context.Context, time.Time, time.Time) ([]retrylog.T
 		from := map[bool]string{true: "closed", false: "half_open"}[i == 0]
 		turn(at, "breaker", "points", "", "", from, "open", "2 of 3 probes failed")
 		if i < 3 {
-			turn(at+80, "breaker", "points", "", "", "open", "half_open", "80 s are over")
+			turn(at+80, "breaker", "points", "", "", "open", "half_open", "it was open for 1m20s")
 		}
 	}
 	turn(-50, "breaker", "", "vault", "10.0.0.3:8080", "closed", "open", "5 failures in a row")

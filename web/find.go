@@ -81,7 +81,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	for _, i := range list {
 		if has(i.ID, i.Title) && s.cfg.Covers(r, i.Service) {
 			chip := severityChip(i.Severity)
-			incidents = append(incidents, FoundRow{Name: sentenceCase(i.Title), Href: alertHref(i.ID), Note: i.ID + ", " + v.day(i.OpenedAt).Text, Chip: &chip})
+			incidents = append(incidents, FoundRow{Name: sentenceCase(v.tell(i.Title)), Href: alertHref(i.ID), Note: i.ID + ", " + v.day(i.OpenedAt).Text, Chip: &chip})
 		}
 	}
 	q := url.QueryEscape(query)

@@ -60,8 +60,8 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
 	if s.exported(w, v, storySheet(story)) {
 		return
 	}
-	o := findingView{ID: f.ID, Title: sentenceCase(f.Title), Service: f.Service, ServiceHref: serviceHref(f.Service), Severity: severityOf(f.Severity), State: findingState(f),
-		Expected: f.Expected, Seen: f.Seen, Document: f.Text, Hash: f.Hash, Config: f.Config, TakeStory: take(r, "story"), Terms: v.terms()}
+	o := findingView{ID: f.ID, Title: sentenceCase(v.tell(f.Title)), Service: f.Service, ServiceHref: serviceHref(f.Service), Severity: severityOf(f.Severity), State: findingState(f),
+		Expected: v.tell(f.Expected), Seen: v.tell(f.Seen), Document: f.Text, Hash: f.Hash, Config: f.Config, TakeStory: take(r, "story"), Terms: v.terms()}
 	o.Sub = v.say("%s, %s/%s of %s.", f.ID, f.Scenario, f.Assertion, f.Service)
 	o.Said = map[string]string{"claimed": v.say("It counts as mended as soon as a run of a game day has shown it."), "accepted": v.say("You answer for it until the date below.")}[r.URL.Query().Get("said")]
 	if !f.SeenFrom.IsZero() {
@@ -167,7 +167,7 @@ func (v view) again(s *Server, r *http.Request, f finding.Finding) (string, *Lin
 }
 
 func (v view) storyLine(e finding.Event) LogLine {
-	l := LogLine{Time: Time{v.iso(e.At), v.written(e.At.In(v.zone), "2 Jan 15:04:05")}, Text: v.say("%s: %s", v.word(strings.ReplaceAll(e.Kind, "_", " ")), e.Text), Actor: e.Actor}
+	l := LogLine{Time: Time{v.iso(e.At), v.written(e.At.In(v.zone), "2 Jan 15:04:05")}, Text: v.say("%s: %s", v.word(strings.ReplaceAll(e.Kind, "_", " ")), v.tell(e.Text)), Actor: e.Actor}
 	chip := findingState(finding.Finding{State: finding.State(e.Kind)})
 	l.Class, l.Icon = chip.Class, chip.Icon
 	if e.Kind == "overdue" {

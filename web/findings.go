@@ -87,7 +87,7 @@ func findingState(f finding.Finding) Chip {
 func findingHref(id string) string { return "/findings/" + url.PathEscape(id) }
 
 func (v view) findingRow(f finding.Finding) FindingRow {
-	row := FindingRow{Title: sentenceCase(f.Title), Href: findingHref(f.ID), Service: f.Service, ServiceHref: serviceHref(f.Service), Of: f.Scenario + "/" + f.Assertion,
+	row := FindingRow{Title: sentenceCase(v.tell(f.Title)), Href: findingHref(f.ID), Service: f.Service, ServiceHref: serviceHref(f.Service), Of: f.Scenario + "/" + f.Assertion,
 		Severity: severityOf(f.Severity), State: findingState(f), Owner: f.Owner, Due: v.date(f.DueAt), Opened: v.date(f.OpenedAt), DueIn: v.in(f.DueAt)}
 	if f.State == finding.Accepted {
 		row.Due, row.DueIn = v.date(f.RiskUntil), v.say("answered for until then")

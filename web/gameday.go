@@ -125,13 +125,13 @@ func (v view) dayState(story gameday.Story, o *gamedayView) {
 	h := story.Held
 	word, why := story.Verdict()
 	if h.Stopped != "" {
-		o.Verdict = &Notice{Class: "warn", Icon: "s-warn", Lead: v.say("Ended early."), Text: h.Stopped}
+		o.Verdict = &Notice{Class: "warn", Icon: "s-warn", Lead: v.say("Ended early."), Text: v.tell(h.Stopped)}
 		if h.StartedAt.IsZero() {
 			o.Verdict.Lead = v.say("Will not be held.")
 		}
 	} else if len(story.Runs) > 0 && !h.EndedAt.IsZero() {
 		chip, _ := storyChip(story)
-		o.Verdict = &Notice{Class: chip.Class, Icon: chip.Icon, Lead: sentence(word), Text: why}
+		o.Verdict = &Notice{Class: chip.Class, Icon: chip.Icon, Lead: sentence(v.word(word)), Text: v.tell(why)}
 	}
 	planned := Fact{Name: "Planned", Value: v.day(h.PlannedAt).Text, Text: h.PlannedAt.UTC().Format("15:04Z") + ", " + v.in(h.PlannedAt) + "."}
 	if !h.StartedAt.IsZero() {
@@ -246,11 +246,11 @@ func (v view) noteLine(n gameday.Note) LogLine {
 	case "note", "debrief":
 		l.Class, l.Icon = "", "book"
 	case "approval":
-		l.Class, l.Icon = "fg-normal", "s-normal"
+		l.Text, l.Class, l.Icon = v.tell(n.Text), "fg-normal", "s-normal"
 	case "reminder":
-		l.Icon = "bell"
+		l.Text, l.Icon = v.tell(n.Text), "bell"
 	case "stop":
-		l.Class, l.Icon = "fg-emergency", "s-emergency"
+		l.Text, l.Class, l.Icon = v.tell(n.Text), "fg-emergency", "s-emergency"
 	default:
 		return v.runLine(n, l)
 	}
@@ -258,6 +258,7 @@ func (v view) noteLine(n gameday.Note) LogLine {
 }
 
 func (v view) runLine(n gameday.Note, l LogLine) LogLine {
+	l.Text = v.tell(n.Text)
 	like := v.logLine(injector.Event{At: n.At, Kind: n.Kind, Text: n.Text, Actor: n.Actor})
 	l.Class, l.Icon = like.Class, like.Icon
 	return l

@@ -247,6 +247,9 @@ func (l lang) planWords(a gameday.Ahead) string {
 	if words := l.cronWords(a.Schedule.Cron); l.words != nil && words != "" {
 		return l.say("%s, %s", words, a.Zone.String())
 	}
+	if l.words != nil {
+		return l.say("%s, %s", a.Schedule.Cron, a.Zone.String())
+	}
 	return a.Words
 }
 
@@ -321,7 +324,7 @@ func (d daybook) decision(plan string, occ injector.Occurrence) Decision {
 	case injector.Overlap:
 		x.Mark = Chip{"fg-unknown", "s-nodata", "overlap"}
 	}
-	x.Text = cmp.Or(occ.Detail, spaced(occ.Skipped))
+	x.Text = cmp.Or(d.tell(occ.Detail), d.word(spaced(occ.Skipped)))
 	if late := occ.DecidedAt.Sub(occ.ScheduledFor); late >= time.Minute {
 		x.Late = d.lasting(late.Truncate(time.Second))
 	}

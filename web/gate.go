@@ -115,7 +115,7 @@ func (s *Server) verdicts(v view, o *gateView) []sheet {
 			o.Trouble = s.read(v, "Some verdicts", err)
 			d = gate.Decision{Decision: gate.Unclear}
 		}
-		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), verdictText(d, st), d.ReasonCode
+		row.Mark, row.Reason, row.ReasonID = verdictMark(d.Decision), v.tell(verdictText(d, st)), d.ReasonCode
 		line := []field{txt(svc.Name), txt(st.Env), txt(string(d.Decision)), txt(string(d.State)), txt(d.ReasonCode), {}, {}, txt(strings.Join(d.Reasons, " "))}
 		if !st.Budget.NoData {
 			line[5] = num(st.Budget.RemainingPPM)
@@ -178,7 +178,7 @@ func verdictText(d gate.Decision, st *slo.Status) string {
 }
 
 func (v view) freeze(st *slo.Status) Freeze {
-	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: st.Reason, Since: v.short(st.Since).Text,
+	f := Freeze{Name: st.Objective.Service, Href: serviceHref(st.Objective.Service), Why: v.tell(st.Reason), Since: v.short(st.Since).Text,
 		Spent: slo.SpentPercent(st.Budget.SpentPPM), In: v.say("not yet"), Thaw: v.say("No thaw in sight: the failures that must leave the window are too recent, or still happening.")}
 	if !st.ThawAt.IsZero() {
 		f.In = v.lasting(st.ThawAt.Sub(v.now))

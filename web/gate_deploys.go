@@ -40,7 +40,7 @@ func (s *Server) deploying(v view, part *DeployPart) sheet {
 		return out
 	}
 	for _, c := range caps {
-		row := CapRow{Service: c.Service, Href: serviceHref(c.Service), Env: c.Env, What: sentenceCase(c.Text), Policy: c.Policy, From: string(c.From), Taken: v.say("%s of %s", slo.Count(c.Taken), slo.Count(c.AtMost)), Mark: Chip{"fg-normal", "s-normal", "slots free"}}
+		row := CapRow{Service: c.Service, Href: serviceHref(c.Service), Env: c.Env, What: sentenceCase(v.tell(c.Text)), Policy: c.Policy, From: string(c.From), Taken: v.say("%s of %s", slo.Count(c.Taken), slo.Count(c.AtMost)), Mark: Chip{"fg-normal", "s-normal", "slots free"}}
 		switch {
 		case c.DryRun:
 			row.Mark = Chip{"fg-unknown", "s-unknown", "dry run"}

@@ -70,7 +70,7 @@ func (s *Server) gateLog(v view, o *gateView) []sheet {
 			row.Would = v.say("would be %s", v.word(string(a.Would)))
 		}
 		if len(a.Reasons) > 0 {
-			row.Why = strings.Join(a.Reasons, " ")
+			row.Why = v.text(v.tellAll(a.Reasons)...)
 		}
 		part.Rows = append(part.Rows, row)
 	}

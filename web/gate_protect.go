@@ -111,10 +111,10 @@ func (s *Server) protecting(v view, part *ProtectPart) sheet {
 }
 
 func (v view) measureRow(m freeze.Shown) MeasureRow {
-	row := MeasureRow{What: sentenceCase(m.Text), Policies: strings.Join(m.Policies, ", "), Service: m.Service, Href: serviceHref(m.Service), Env: m.Env, Since: v.short(m.From), Why: m.Reason}
+	row := MeasureRow{What: sentenceCase(v.tell(m.Text)), Policies: strings.Join(m.Policies, ", "), Service: m.Service, Href: serviceHref(m.Service), Env: m.Env, Since: v.short(m.From), Why: v.tell(m.Reason)}
 	switch {
 	case m.EndedAt != nil:
-		row.State, row.Until, row.UntilNote = Chip{"fg-normal", "s-normal", "over"}, v.short(*m.EndedAt).Text, m.Ended
+		row.State, row.Until, row.UntilNote = Chip{"fg-normal", "s-normal", "over"}, v.short(*m.EndedAt).Text, v.tell(m.Ended)
 		return row
 	case m.DryRun:
 		row.State, row.UntilNote = Chip{"fg-unknown", "s-unknown", "dry run"}, v.say("nothing is done")
@@ -233,7 +233,7 @@ func (s *Server) pastFreezes(v view, part *PastPart) sheet {
 		if f.By != "" {
 			by = v.say("by hand, %s", f.By)
 		}
-		row := PastRow{Service: f.Service, Href: serviceHref(f.Service), Env: f.Env, By: by, Why: f.Reason, From: v.day(f.From), Lasted: v.lasting(to.Sub(f.From).Truncate(time.Second)), GoesOn: f.To == nil}
+		row := PastRow{Service: f.Service, Href: serviceHref(f.Service), Env: f.Env, By: by, Why: v.tell(f.Reason), From: v.day(f.From), Lasted: v.lasting(to.Sub(f.From).Truncate(time.Second)), GoesOn: f.To == nil}
 		if f.Earlier {
 			row.From.Text = v.say("before %s", row.From.Text)
 		}

@@ -17,6 +17,8 @@ type catalogue struct {
 	tag, name string
 	text      map[string]string // by keyOf the English text
 	from      map[string]string // key -> file:line, for messages
+	told      []telling         // sentences of other packages (lang_tell.go)
+	toldFrom  map[string]string
 }
 
 // languages are the catalogues there are, beside English.
@@ -33,7 +35,7 @@ const thinSpace = "\u202f"
 func blank(r rune) bool { return r == ' ' || r == '\n' || r == '\t' || r == '\r' }
 
 func readCatalogue(files fs.FS, tag, name string) (*catalogue, error) {
-	c := &catalogue{tag: tag, name: name, text: map[string]string{}, from: map[string]string{}}
+	c := &catalogue{tag: tag, name: name, text: map[string]string{}, from: map[string]string{}, toldFrom: map[string]string{}}
 	dir := path.Join("catalogue", tag)
 	list, err := fs.ReadDir(files, dir)
 	if err != nil {
@@ -48,6 +50,7 @@ func readCatalogue(files fs.FS, tag, name string) (*catalogue, error) {
 			return nil, err
 		}
 	}
+	c.sortTold()
 	return c, nil
 }
 
@@ -73,6 +76,16 @@ func (c *catalogue) add(file, body string) error {
 			}
 		case key == "":
 			bad("must follow the English text it translates")
+		case strings.HasPrefix(path.Base(file), "told"):
+			if from := c.toldFrom[key]; from != "" {
+				bad("%q is translated already, at %s", key, from)
+			}
+			x, err := newTelling(strings.ReplaceAll(key, "~", thinSpace), strings.ReplaceAll(text, "~", thinSpace))
+			if err != nil {
+				bad("%v", err)
+			}
+			c.told, c.toldFrom[key] = append(c.told, x), at
+			key = ""
 		case c.from[key] != "":
 			bad("%q is translated already, at %s", key, c.from[key])
 			key = ""

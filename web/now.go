@@ -164,7 +164,7 @@ func (s *Server) situation(r *http.Request, v view, sit now.Situation, page *now
 	}
 	for _, h := range sit.Happened {
 		icon, class := happenedIcon(h.Kind)
-		page.Log = append(page.Log, LogLine{Time: v.clock(h.At), Icon: icon, Class: class, Text: h.Text})
+		page.Log = append(page.Log, LogLine{Time: v.clock(h.At), Icon: icon, Class: class, Text: v.tell(h.Text)})
 	}
 	page.Explain = v.explainNow(sit)
 	page.Chart, page.ChartTrouble = s.failing(r, v, sit.Service, 30*time.Minute, sit.Since)
@@ -270,9 +270,9 @@ func (l lang) protectAnswer(sit now.Situation) Answer {
 	a := Answer{Big: slo.Count(int64(len(acts))), Small: l.say("of %s act", slo.Count(int64(len(acts)+len(idle)))), Lead: l.say("Nothing needs to act")}
 	switch {
 	case len(acts) > 0:
-		a.Lead = sentence(acts[0].Text)
+		a.Lead = sentence(l.tell(acts[0].Text))
 		for _, p := range acts[1:min(len(acts), 3)] {
-			a.Text = append(a.Text, sentence(p.Text))
+			a.Text = append(a.Text, sentence(l.tell(p.Text)))
 		}
 	case sit.State == now.Hit:
 		a.Lead, a.Class = l.say("Nothing acts now"), "fg-emergency"
@@ -280,7 +280,7 @@ func (l lang) protectAnswer(sit now.Situation) Answer {
 		a.Lead = l.say("Nothing is known to act")
 	}
 	if len(idle) > 0 {
-		a.Text = append(a.Text, sentence(idle[0].Text))
+		a.Text = append(a.Text, sentence(l.tell(idle[0].Text)))
 	}
 	if len(acts)+len(idle) == 0 {
 		a.Big, a.Small = l.say("none"), ""
@@ -289,7 +289,7 @@ func (l lang) protectAnswer(sit now.Situation) Answer {
 }
 
 func (l lang) causeRow(c now.Cause, running map[string]bool) CauseRow {
-	row := CauseRow{Rank: slo.Count(int64(c.Rank)), Kind: l.word(strings.ReplaceAll(string(c.Kind), "_", " ")), Text: c.Text, Details: c.Details,
+	row := CauseRow{Rank: slo.Count(int64(c.Rank)), Kind: l.word(strings.ReplaceAll(string(c.Kind), "_", " ")), Text: l.tell(c.Text), Details: l.tellAll(c.Details),
 		Explains: slo.Percent(c.ExplainedPPM), Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(clamp(float64(c.ExplainedPPM) / 10_000)), Label: l.say("%s of the failures", slo.Percent(c.ExplainedPPM))}}
 	switch c.Kind {
 	case now.AnExperiment:
@@ -314,7 +314,11 @@ func (l lang) causeRow(c now.Cause, running map[string]bool) CauseRow {
 
 func (l lang) actRow(p now.Protection, chip Chip) ActRow {
 	kind := strings.ReplaceAll(p.Kind, "_", " ")
-	return ActRow{Chip: chip, Name: sentenceCase(l.word(kind)), What: strings.TrimPrefix(strings.TrimPrefix(p.Text, kind), " ")}
+	what := strings.TrimPrefix(strings.TrimPrefix(p.Text, kind), " ")
+	if told := l.tell(p.Text); told != p.Text {
+		what = told // which names it in its own order of words
+	}
+	return ActRow{Chip: chip, Name: sentenceCase(l.word(kind)), What: what}
 }
 
 func sentenceCase(s string) string {

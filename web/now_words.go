@@ -11,7 +11,10 @@ import (
 // together of what that sentence says.
 func (v view) headline(sit now.Situation) (title, sub string) {
 	switch {
-	case v.words == nil || sit.Stale:
+	case v.words == nil:
+	case sit.Stale: // the first sentence says so, the other what was known
+		title, sub, _ = strings.Cut(sit.Headline, ". ")
+		return v.tell(title + "."), v.tell(sub)
 	case sit.State == now.NoData && sit.DataUntil != nil:
 		return v.say("No data of %s", sit.Service), v.say("nothing was reported for ten minutes, reports reach until %s.", v.clock(*sit.DataUntil).Text)
 	case sit.State == now.NoData:

@@ -91,7 +91,7 @@ func parseSet(a *assets, l lang) (map[string]*template.Template, error) {
 	}
 	base := template.New("").Funcs(template.FuncMap{
 		"asset":  a.url,
-		"tongue": l.tag, "word": l.word, "of": l.of, "shown": shown,
+		"tongue": l.tag, "word": l.word, "of": l.of, "tell": l.tell, "shown": shown,
 		"sheets": func() ([]string, error) {
 			return list("tokens.css", "base.css", "kit.css", "chart.css", "vendor/uPlot.min.css", "pages.css", "more.css", "days.css", "sizes.css")
 		},

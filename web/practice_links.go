@@ -93,7 +93,7 @@ func (s *Server) foundPractice(r *http.Request, v view, has func(...string) bool
 	for _, f := range all {
 		if has(f.ID, f.Title, f.Owner, f.Scenario) && s.cfg.Covers(r, f.Service) {
 			chip := severityOf(f.Severity)
-			findings = append(findings, FoundRow{Name: sentenceCase(f.Title), Href: findingHref(f.ID), Note: v.list(f.ID, f.Service, v.word(findingState(f).Text)), Chip: &chip})
+			findings = append(findings, FoundRow{Name: sentenceCase(v.tell(f.Title)), Href: findingHref(f.ID), Note: v.list(f.ID, f.Service, v.word(findingState(f).Text)), Chip: &chip})
 		}
 	}
 	ahead, err := s.cfg.Days.Ahead(r.Context(), v.now, v.now)

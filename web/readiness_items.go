@@ -44,7 +44,7 @@ func (v view) checkCard(c gameday.Check, open bool) CheckCard {
 
 func (v view) checkItems(service string, all []readiness.Answer) (out []CheckItem) {
 	for _, a := range all {
-		x := CheckItem{ID: a.ID, Group: v.word(a.Group), Question: v.word(a.Question), Text: v.word(a.Text), Mark: stateMark(a.State), Evidence: v.evidenceLink(service, a.Evidence), By: a.By, ByHand: a.ByHand}
+		x := CheckItem{ID: a.ID, Group: v.word(a.Group), Question: v.word(a.Question), Text: v.tell(v.word(a.Text)), Mark: stateMark(a.State), Evidence: v.evidenceLink(service, a.Evidence), By: a.By, ByHand: a.ByHand}
 		if !a.At.IsZero() {
 			x.At = v.day(a.At)
 		}

@@ -309,9 +309,9 @@ func (s *Server) engine(ctx context.Context, now time.Time, revision string) (*e
 }
 
 func (l lang) explained(a explain.Answer) *Explained {
-	out := &Explained{Revision: a.Revision, Notes: a.Notes}
+	out := &Explained{Revision: a.Revision, Notes: l.tellAll(a.Notes)}
 	if a.Policy != nil {
-		out.Policy = sentenceCase(a.Policy.Words()) + "."
+		out.Policy = sentence(l.tell(a.Policy.Words()))
 	}
 	out.Answer = l.say("The client is told %d, made by the %s, after %s.", a.Status, l.word(string(a.Origin)), l.millis(a.TakesMS))
 	if a.Degraded != "" {
@@ -350,7 +350,7 @@ func (l lang) stepRows(t *explain.Try) (rows []StepRow) {
 	fired, shut := false, false
 	var open []string
 	for _, st := range t.Steps {
-		row := StepRow{Head: st.Head(), Words: st.Words(), OK: st.OK}
+		row := StepRow{Head: l.tell(st.Head()), Words: l.tell(st.Words()), OK: st.OK}
 		switch {
 		case st.Role == "gate" && st.OK:
 			open = append(open, l.word(spaced(st.Name)))

@@ -33,7 +33,7 @@ type runsView struct {
 
 func (v view) runRow(r injector.Run) RunRow {
 	row := RunRow{Title: r.Title, Href: runHref(r.ID), Service: r.Service, ServiceHref: serviceHref(r.Service), Chip: runChip(r),
-		Time: v.short(r.PlannedAt), Shown: r.Why, Failures: "–", Budget: "–", Origin: r.Actor}
+		Time: v.short(r.PlannedAt), Shown: v.tell(r.Why), Failures: "–", Budget: "–", Origin: r.Actor}
 	if !r.StartedAt.IsZero() {
 		row.Time = v.short(r.StartedAt)
 		row.Failures, row.Budget = slo.Count(r.Bad), slo.SpentPercent(r.BudgetSpentPPM)
@@ -176,7 +176,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		s.trouble(w, v, http.StatusServiceUnavailable, v.say("Run %s", id), v.text(text, v.say("Faults are leased: without control they end by themselves within 15 s.")))
 		return
 	}
-	o := runView{ID: id, Title: run.Title, Chip: runChip(run), Why: run.Why, Reason: v.word(spaced(run.Reason)), Document: run.Text, Hash: run.Hash}
+	o := runView{ID: id, Title: run.Title, Chip: runChip(run), Why: v.tell(run.Why), Reason: v.word(spaced(run.Reason)), Document: run.Text, Hash: run.Hash}
 	if o.Title == "" {
 		o.Title = run.Scenario
 	}
@@ -259,13 +259,13 @@ func (v view) checks(r injector.Run) (out []Check, passed string) {
 	n := map[injector.Result]int{}
 	for _, a := range r.Assertions {
 		n[a.Result]++
-		c := Check{Phase: v.word(a.Phase), ID: a.ID, Text: a.Text, Expected: a.Expected, Seen: a.Seen, Mark: resultMark(a.Result),
-			Weakness: v.word(spaced(a.Weakness)), Right: a.Right}
+		c := Check{Phase: v.word(a.Phase), ID: a.ID, Text: v.tell(a.Text), Expected: v.tell(a.Expected), Seen: v.tell(a.Seen), Mark: resultMark(a.Result),
+			Weakness: v.word(spaced(a.Weakness)), Right: v.tell(a.Right)}
 		if a.Result != injector.Pending {
 			c.Evidence = "/api/v1/experiments/" + url.PathEscape(r.ID) + "/evidence/" + url.PathEscape(a.ID)
 		}
 		for _, x := range a.Rows {
-			c.Rows = append(c.Rows, LogLine{Time: v.clock(x.At), Text: x.Text})
+			c.Rows = append(c.Rows, LogLine{Time: v.clock(x.At), Text: v.tell(x.Text)})
 		}
 		if c.Seen == "" {
 			c.Seen = "–"
@@ -321,7 +321,7 @@ func (v view) proofs(r injector.Run) (out []Proof, note string) {
 }
 
 func (v view) logLine(e injector.Event) LogLine {
-	l := LogLine{Time: v.clock(e.At), Text: e.Text, Class: "fg-unknown", Icon: "e-log", Actor: e.Actor}
+	l := LogLine{Time: v.clock(e.At), Text: v.tell(e.Text), Class: "fg-unknown", Icon: "e-log", Actor: e.Actor}
 	switch {
 	case e.Kind == "guard":
 		l.Class, l.Icon = "fg-warn", "s-warn"

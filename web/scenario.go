@@ -215,7 +215,7 @@ func (s *Server) noPreview(v view, err error) PreviewView {
 func (v view) previewView(p injector.Preview) PreviewView {
 	out := PreviewView{At: v.clock(v.now)}
 	for _, w := range p.Warnings {
-		o := Objection{Mark: Chip{"fg-warn", "s-warn", "doubtful"}, Code: w.Code, Text: sentenceCase(w.Text)}
+		o := Objection{Mark: Chip{"fg-warn", "s-warn", "doubtful"}, Code: w.Code, Text: sentenceCase(v.tell(w.Text))}
 		if w.Refuse {
 			o.Mark, out.Refused = Chip{"fg-emergency", "s-emergency", "refused"}, true
 		}

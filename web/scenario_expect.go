@@ -12,7 +12,7 @@ import (
 func (l lang) expectation(a scenario.Assertion) (text, short string) {
 	text, short = injector.Said(a)
 	if l.words == nil || a.Against != "" || a.Cohort != "" {
-		return text, short
+		return l.tell(text), l.tell(short)
 	}
 	name := ""
 	switch a.Measure {
@@ -28,7 +28,7 @@ func (l lang) expectation(a scenario.Assertion) (text, short string) {
 		name = l.say("how often the breaker of %s opens again", a.Service)
 	default:
 		if a.Measure.Quantile() == 0 {
-			return text, short
+			return l.tell(text), l.tell(short)
 		}
 		name = l.say("%s latency of %s", strings.ToUpper(string(a.Measure)), a.Service)
 	}
@@ -43,5 +43,5 @@ func (l lang) expectation(a scenario.Assertion) (text, short string) {
 	case ">":
 		return l.say("%s is above %s", name, limit), short
 	}
-	return text, short
+	return l.tell(text), l.tell(short)
 }

@@ -176,7 +176,7 @@ func (l lang) reason(st *slo.Status) string {
 	case st.Blind == "low_coverage":
 		return l.say("Only %s of the gateway-minutes were reported.", slo.Percent(st.CoveragePPM))
 	case st.Blind != "":
-		return st.Reason
+		return l.tell(st.Reason)
 	case st.Level == slo.Frozen && b.Remaining < 0:
 		return l.say("%s of the error budget is spent: %s failed, %s were allowed.", slo.SpentPercent(b.SpentPPM), slo.Count(b.Tally.Bad), slo.Count(b.Allowed))
 	case st.Level != st.Measured && st.Measured != "":
@@ -229,7 +229,7 @@ func (s *Server) gateFact(r *http.Request, v view, st *slo.Status) Fact {
 		return f
 	}
 	f.Mark = v.marked(verdictMark(d.Decision))
-	f.Text = verdictText(d, st)
+	f.Text = v.tell(verdictText(d, st))
 	if d.Decision == gate.Deny && d.ThawAt != nil {
 		f.Text = v.text(f.Text, v.thaw(&slo.Status{ThawAt: *d.ThawAt}))
 	}
@@ -256,7 +256,7 @@ func (l lang) burnRows(st *slo.Status) (rows []BurnRow, note string) {
 			LongRate: l.word(slo.Rate(long)), ShortRate: l.word(slo.Rate(short)), LongBar: l.burnBar(long, limit), ShortBar: l.burnBar(short, limit)}
 		if slices.ContainsFunc(firing, func(f slo.Pair) bool { return f.Name == p.Name }) {
 			row.State, row.Hot = l.word(p.Severity), true
-			note = l.say("Both windows of %s exceed their limit: %s.", row.Long, p.Reason)
+			note = l.say("Both windows of %s exceed their limit: %s.", row.Long, l.tell(p.Reason))
 		} else if long.NoData && short.NoData {
 			row.State = l.say("no data")
 		}

@@ -116,10 +116,10 @@ func (s *Server) setupDrill(r *http.Request, v view, o *setupView) {
 		}
 		// Two reasons of one code are agreed to together.
 		if i := slices.IndexFunc(d.Accepts, func(a AcceptRow) bool { return a.Code == w.Code }); i >= 0 {
-			d.Accepts[i].Text += "; " + w.Text
+			d.Accepts[i].Text = v.clauses(d.Accepts[i].Text, v.tell(w.Text))
 			continue
 		}
-		d.Accepts = append(d.Accepts, AcceptRow{w.Code, sentenceCase(w.Text), slices.Contains(accepted, w.Code)})
+		d.Accepts = append(d.Accepts, AcceptRow{w.Code, sentenceCase(v.tell(w.Text)), slices.Contains(accepted, w.Code)})
 	}
 	// What can be agreed to stands once, beside its box.
 	d.Preview.Objections = slices.DeleteFunc(d.Preview.Objections, func(o Objection) bool {

@@ -93,10 +93,10 @@ func (v view) replay(out explain.Replay, found request.Page) *ReplayView {
 		{Name: "Told less than 500", Value: slo.Count(out.Good.Now), Unit: v.say("were %s", slo.Count(out.Good.Was)), Text: v.say("exchanges. Tries beyond those in the log are taken to end like the last.")},
 	}
 	for _, k := range out.Kinds {
-		row := ReplayKind{Route: k.Route, What: k.What, Count: slo.Count(k.Count),
+		row := ReplayKind{Route: k.Route, What: v.tell(k.What), Count: slo.Count(k.Count),
 			Bar: Bar{Class: "f-c1", Size: "thin", Width: pos(100 * float64(k.Count) / float64(max(out.Differ, 1))), Label: v.say("%s of %s", slo.Count(k.Count), slo.Count(out.Differ))}}
 		for _, x := range k.Examples {
-			row.Examples = append(row.Examples, ReplayExample{x.RequestID, requestHref(x.RequestID), x.Was, x.Now})
+			row.Examples = append(row.Examples, ReplayExample{x.RequestID, requestHref(x.RequestID), v.tell(x.Was), v.tell(x.Now)})
 		}
 		p.Kinds = append(p.Kinds, row)
 	}

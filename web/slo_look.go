@@ -140,7 +140,7 @@ func (s *Server) overlays(r *http.Request, v view, st *slo.Status, a axis, runs 
 			over.frozen, since = append(over.frozen, [2]time.Time{from, m.At}), time.Time{}
 		}
 		chip := levelChip(m.To, false)
-		lines = append(lines, line{m.At, OverlayRow{Time: v.day(m.At), Class: "fg-" + chip.Class, Icon: chip.Icon, Kind: v.say("level"), Text: v.say("%s to %s: %s", v.word(string(m.From)), v.word(string(m.To)), m.Reason)}})
+		lines = append(lines, line{m.At, OverlayRow{Time: v.day(m.At), Class: "fg-" + chip.Class, Icon: chip.Icon, Kind: v.say("level"), Text: v.say("%s to %s: %s", v.word(string(m.From)), v.word(string(m.To)), v.tell(m.Reason))}})
 	}
 	for _, run := range runs {
 		if from, to := faultTime(run, v.now); !from.IsZero() && to.After(a.from) && from.Before(a.to) {
