@@ -67,6 +67,16 @@ test('every page shows its content without an error or another host, and no seri
         assert.deepEqual((await strict(page, width === 390 && !allViews ? seen : undefined)).violations, [], `${colorScheme}, ${width}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(wide <= 0, `at ${width} the page is ${wide} px wider than the screen`);
+        if (width === 390) { // names may have 63 letters
+          const wider = await page.evaluate(() => {
+            const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            for (let text = all.nextNode(); text; text = all.nextNode()) {
+              text.nodeValue = (text.nodeValue || '').replace(/\b(order|points|inventory|coupon)\b/g, 'payments-and-settlement-reconciliation-for-the-european-region1');
+            }
+            return document.documentElement.scrollWidth - innerWidth;
+          });
+          assert.ok(wider <= 0, `with long names the page is ${wider} px wider than the screen`);
+        }
       }
       assert.deepEqual(sins, []);
     });
