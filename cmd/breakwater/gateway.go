@@ -159,8 +159,7 @@ func runGateway(ctx context.Context, io streams, set settings, name string, give
 		Stats: map[string]func() any{"spool": func() any { return sp.Stats() }, "plan": func() any { return poller.Stats() }},
 	})
 	// What passes allocates nothing, so the heap grows by what connections leave behind
-	// when they are made: with a thousand of them 60 MiB in all, and not 77. Where
-	// net/http is in front no cost could be measured.
+	// when they are made. Where net/http is in front no cost could be measured.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40)
 	}
