@@ -23,10 +23,10 @@ import (
 //   - words of closed sets, such as states, stay English in Go, where they are
 //     compared and counted, and become words of the reader in the template: {{word .}}.
 //
-// What other packages say (why a gate denies, how a guard decided) is English in API,
-// command line and pages alike. Rewriting marks such values as English, as it does with
-// words of users, so that a screen reader does not read them as Chinese. Exports are
-// read by programs: they are English always.
+// What other packages say (why a gate denies, how a guard decided) is English in API and
+// command line, and goes through tell on pages (lang_tell.go). Rewriting marks what no
+// catalogue knows as English, as it does with words of users, so that a screen reader
+// does not read it as Chinese. Exports are read by programs: they are English always.
 
 // lang is the language of one answer; the zero value is English.
 type lang struct{ words *catalogue }
