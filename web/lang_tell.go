@@ -102,11 +102,25 @@ func (l lang) tell(s string) string {
 	if l.words == nil || s == "" {
 		return s
 	}
+	return (&teller{l, mostLooks}).tell(s)
+}
+
+// mostLooks is how often one text is compared with all entries. A sentence of ours takes
+// fewer than ten; some of what is told are people's own words, of any shape and length.
+const mostLooks = 100
+
+// teller tells one text.
+type teller struct {
+	lang
+	left int // looks
+}
+
+func (l *teller) tell(s string) string {
 	if t, ok := l.tellPart(s); ok {
 		return t
 	}
 	// A full stop ends a sentence, unless what stands before it is none.
-	for i := 0; i+2 < len(s); i++ {
+	for i := 0; i+2 < len(s) && l.left > 0; i++ {
 		if s[i] != '.' || s[i+1] != ' ' {
 			continue
 		}
@@ -119,7 +133,10 @@ func (l lang) tell(s string) string {
 
 // tellPart is one sentence; with the name of what it is about before it, or clauses of
 // which each is known.
-func (l lang) tellPart(s string) (string, bool) {
+func (l *teller) tellPart(s string) (string, bool) {
+	if l.left <= 0 {
+		return "", false
+	}
 	if t, ok := l.tellWhole(s); ok {
 		return t, true
 	}
@@ -147,7 +164,7 @@ func (l lang) tellPart(s string) (string, bool) {
 	return "", false
 }
 
-func (l lang) tellEach(parts []string) ([]string, bool) {
+func (l *teller) tellEach(parts []string) ([]string, bool) {
 	if len(parts) < 2 {
 		return nil, false
 	}
@@ -172,10 +189,11 @@ func (l lang) tellAll(all []string) []string {
 	return out
 }
 
-func (l lang) tellWhole(s string) (string, bool) {
+func (l *teller) tellWhole(s string) (string, bool) {
 	if spansIn.MatchString(s) {
 		return l.tellSpan(s), true
 	}
+	l.left--
 	for _, x := range l.words.told {
 		blanks, ok := x.match(s)
 		if !ok {

@@ -51,6 +51,24 @@ func TestSentencesOfOtherPackagesAreToldInTheLanguageOfTheReader(t *testing.T) {
 	}
 }
 
+// People's own words may look like many sentences in one another: what they cost is
+// bounded, and they stay as they are.
+func TestTellingIsBounded(t *testing.T) {
+	zh := reader(t)
+	for _, words := range []string{"a: ", "a. ", "a, ", "a: b, c; d. ", "open; open, open: "} {
+		said := strings.Repeat(words, 2000) + "and sings"
+		x := teller{zh, mostLooks}
+		if got := x.tell(said); got != said {
+			t.Errorf("%q, over and over, is told as %.60q", words, got)
+		}
+	}
+	x := teller{zh, mostLooks}
+	x.tell("Points (demo): error budget of points-availability is nearly spent: 98.6\u202f% of the error budget is spent; emergency begins at 80\u202f%.")
+	if looks := mostLooks - x.left; looks > 10 {
+		t.Errorf("%d looks at a sentence of ours", looks)
+	}
+}
+
 func TestMistakesOfTellingsAreToldAtTheirPlace(t *testing.T) {
 	files := fstest.MapFS{"catalogue/xx/told.txt": {Data: []byte("a {1} b\n\t{1}\na {0}{1} b\n\t{0}{1}\nc {0} d\n\t没有\ne {0}\n\t{0} {1}\nf {0}\n\t[0]\nf {0}\n\t{0}\n")}}
 	_, err := readCatalogue(files, "xx", "X")
