@@ -53,7 +53,8 @@ func (c *conn) receive(p []byte) (n int, err error) {
 	return n, err
 }
 
-// timed reports whether somebody wants to know how late what is read next was.
+// timed reports whether somebody wants to know how late what is read next is, and has
+// the kernel begin to stamp for that, or end.
 func (c *conn) timed() bool {
 	c.late = 0
 	switch timed := c.front.timed(); {

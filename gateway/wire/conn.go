@@ -45,7 +45,7 @@ type conn struct {
 	timed  bool            // somebody wants to know it of the read under way
 	late   time.Duration   // the last one was
 
-	buf  []byte // nil while nothing of an answer has come
+	buf  []byte // nil: nothing of an answer has come, and one is lent when something does
 	r, w int    // buf[r:w] is read and not yet used
 	out  []byte // the head, and a kept body
 
@@ -261,8 +261,11 @@ func (c *conn) release(x *exchange.Exchange) {
 	// The deadline stays as it is: nobody reads or writes before get sets another.
 	c.send, c.gotBytes = nil, false
 	c.head.came, c.head.until = false, time.Time{}
-	c.pool.rooms.Back(c.buf)
-	c.buf, c.r, c.w = nil, 0, 0
+	if len(c.buf) == readSize || len(c.buf) > 16<<10 { // one that has grown stays, unless it would cost memory for ever
+		c.pool.rooms.Back(c.buf)
+		c.buf = nil
+	}
+	c.r, c.w = 0, 0
 	if cap(c.out) > 64<<10 {
 		c.out = nil
 	}
