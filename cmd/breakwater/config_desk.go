@@ -77,20 +77,8 @@ func (d documentDesk) follow(ctx context.Context) error {
 	src := source.File{Path: d.c.set.config, Poll: time.Second}
 	for {
 		err := src.Follow(ctx, func(doc source.Document) error {
-			d.c.writing.Lock() // or what a page is writing would count as found
-			defer d.c.writing.Unlock()
-			files, err := conf.Load(d.c.set.config)
-			if err != nil {
-				return err
-			}
-			now, err := d.c.store.Now(ctx)
-			if err == nil {
-				_, err = d.keep(ctx, files, store.Documents{At: now, How: store.DocumentsFound, By: "system"})
-			}
-			if err == nil && conf.Hash(files) != d.c.imported && len(conf.SplitAll(files, &conf.Log{})) > 0 {
-				err = d.c.importDocuments(ctx, now)
-			}
-			if err != nil && ctx.Err() == nil {
+			err := d.take(ctx, doc)
+			if err != nil && ctx.Err() == nil && err != source.ErrAgain {
 				d.c.log.Warn("a change of the documents is not taken in", "hash", doc.Hash, "err", err)
 			}
 			return err
@@ -105,6 +93,34 @@ func (d documentDesk) follow(ctx context.Context) error {
 		case <-time.After(5 * time.Second):
 		}
 	}
+}
+
+// take keeps what the files are by now, and takes it in. That may be later than doc, and
+// then doc may come back: it has to be given again.
+func (d documentDesk) take(ctx context.Context, doc source.Document) error {
+	d.c.writing.Lock() // or what a page is writing would count as found
+	defer d.c.writing.Unlock()
+	files, err := conf.Load(d.c.set.config)
+	if err != nil {
+		return err
+	}
+	now, err := d.c.store.Now(ctx)
+	if err == nil {
+		_, err = d.keep(ctx, files, store.Documents{At: now, How: store.DocumentsFound, By: "system"})
+	}
+	if err != nil { // the database is away, and may come back
+		return fmt.Errorf("%w: %w", source.ErrAgain, err)
+	}
+	if conf.Hash(files) != d.c.imported && len(conf.SplitAll(files, &conf.Log{})) > 0 {
+		err = d.c.importDocuments(ctx, now)
+	}
+	switch moved := conf.Hash(files) != doc.Hash; {
+	case moved && err == nil:
+		return source.ErrAgain
+	case moved:
+		return fmt.Errorf("%w: %w", source.ErrAgain, err)
+	}
+	return err
 }
 
 // Revisions implements web.Documents.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -103,6 +104,10 @@ func TestUX_P20(t *testing.T) {
 	}
 	write(t, file, strings.ReplaceAll(goodDocument, "timeout: 4s", "timeout: 9s"))
 	seen := until("mended", func(r web.DocumentRevision) bool { return r.Number > broken.Number })
+	// Whoever follows had read what the files are again by now, and took in another state in between.
+	if err := (documentDesk{d.c}).take(t.Context(), source.Document{Hash: "of what was read before"}); !errors.Is(err, source.ErrAgain) {
+		t.Errorf("a later state was taken in for the one that was read: %v", err)
+	}
 	promised := func(want int) { // control takes in what it finds, a moment after it is kept
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +46,12 @@ func (f File) Follow(ctx context.Context, apply func(Document) error) error {
 	}
 	// What the receiver says of a document is its own matter: it keeps the old
 	// configuration and shows why, and we wait for a better one.
-	_ = apply(doc)
+	give := func(next Document) {
+		if doc = next; errors.Is(apply(doc), ErrAgain) {
+			doc.Hash = "" // no document's
+		}
+	}
+	give(doc)
 
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
@@ -77,8 +83,7 @@ func (f File) Follow(ctx context.Context, apply func(Document) error) error {
 		}
 		seen, last, young = now, time.Now(), changed
 		if next.Hash != doc.Hash {
-			doc = next
-			_ = apply(doc)
+			give(next)
 		}
 	}
 }

@@ -2,10 +2,12 @@ package source_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,4 +175,49 @@ func TestFileThatIsMissingAtTheStartFails(t *testing.T) {
 	if err == nil {
 		t.Error("got nil, want an error")
 	}
+}
+
+// Who took in a later state than the document has to be given that document when it comes
+// back, and who could take in none gets it with the next full reading.
+func TestFileGivesAgainWhatWasNotTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gw.yaml")
+	write(t, path, "1")
+	synctest.Test(t, func(t *testing.T) {
+		var given atomic.Int32
+		var back atomic.Bool
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- source.File{Path: path}.Follow(ctx, func(source.Document) error {
+				given.Add(1)
+				if back.Load() {
+					return nil
+				}
+				return fmt.Errorf("away: %w", source.ErrAgain)
+			})
+		}()
+		want := func(n int32, when string) {
+			t.Helper()
+			synctest.Wait()
+			if given.Load() != n {
+				t.Fatalf("given %d times %s, want %d", given.Load(), when, n)
+			}
+		}
+		want(1, "at first")
+		write(t, path, "22")
+		write(t, path, "1") // the content is what it was; the time is not
+		later(600 * time.Millisecond)
+		want(2, "after it changed and changed back")
+		later(time.Second) // read twice, since it is so young
+		want(3, "while it is young")
+		back.Store(true)
+		later(31 * time.Second)
+		want(4, "with the full reading")
+		later(time.Minute)
+		want(4, "once it was taken")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
