@@ -170,3 +170,10 @@ type Point struct {
 func (o Objective) Outage() time.Duration {
 	return time.Duration(mulDiv(int64(o.Window), whole-o.TargetPPB, whole))
 }
+
+// OutageLeft is how much of Outage the budget left still allows, rounded down to
+// seconds: it is never said to be longer than it is. Zero where nothing is left.
+func (s *Status) OutageLeft() time.Duration {
+	left := mulDiv(int64(s.Objective.Outage()), max(s.Budget.RemainingPPM, 0), million)
+	return time.Duration(left).Truncate(time.Second)
+}

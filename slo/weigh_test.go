@@ -28,6 +28,25 @@ func TestSLO_T1(t *testing.T) {
 	}
 }
 
+func TestOutageLeftIsNeverSaidLonger(t *testing.T) {
+	o := promise(t, "99.9")
+	o.Window = 30 * 24 * time.Hour
+	for _, tt := range []struct {
+		remainingPPM int64
+		want         time.Duration
+	}{
+		{1_000_000, 2592 * time.Second},
+		{14_619, 37 * time.Second}, // 37.89 s
+		{385, 0},                   // 0.998 s
+		{0, 0},
+		{-250_000, 0},
+	} {
+		if got := (&Status{Objective: o, Budget: Budget{RemainingPPM: tt.remainingPPM}}).OutageLeft(); got != tt.want {
+			t.Errorf("%d ppm left are %v of outage, want %v", tt.remainingPPM, got, tt.want)
+		}
+	}
+}
+
 func TestSLO_T2(t *testing.T) {
 	o := promise(t, "99.95")
 	tests := []struct {

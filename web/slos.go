@@ -186,7 +186,7 @@ func (s *Server) slo(w http.ResponseWriter, r *http.Request) {
 	page.Revision = v.say("Revision %s since %s", slo.Count(o.Revision), v.day(o.Since).Text)
 	page.Left, page.LeftText, page.LeftMute = v.leftSentence(st)
 	if !st.Budget.NoData && st.Budget.Remaining > 0 {
-		page.LeftText = v.text(page.LeftText, v.say("All of it is %s of full outage.", v.lasting(o.Outage())))
+		page.LeftText = v.text(page.LeftText, v.say("That is %s of full outage, of %s.", v.lasting(st.OutageLeft()), v.lasting(o.Outage())))
 	}
 	page.Banner = v.banner(st)
 	page.Facts = append(v.facts(st), s.gateFact(r, v, st))
