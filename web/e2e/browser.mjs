@@ -48,3 +48,46 @@ export async function says(page, what) {
   await page.waitForFunction(([source, flags]) => new RegExp(source, flags).test(document.querySelector('main')?.innerText || ''), [what.source, what.flags]).catch(() => {});
   assert.match(await page.locator('main').innerText(), what);
 }
+
+/**
+ * The page of that name, as a person gets there: by the menu, which on a phone stands behind its last tab.
+ * @param {import('playwright-core').Page} page
+ * @param {string} name
+ */
+export async function menu(page, name) {
+  const wide = page.locator('nav.nav > a', { hasText: name });
+  const tab = page.locator('nav.nav .phone a', { hasText: name });
+  if (await wide.first().isVisible()) return wide.first().click();
+  if (await tab.count()) return tab.first().click();
+  await page.locator('nav.nav .phone a').last().click();
+  await page.locator('nav.menu a', { hasText: name }).first().click();
+}
+
+/**
+ * Somebody of a role: an admin makes the account, by clicks, and they sign in with its first password and change it.
+ * @param {import('playwright-core').Browser} browser
+ * @param {string} role
+ * @param {import('playwright-core').BrowserContextOptions} [options]
+ */
+export async function person(browser, role, options) {
+  const admin = await watched(browser, { extraHTTPHeaders: adminHeaders });
+  const name = role + Date.now() % 1e6;
+  await admin.page.goto(base + '/');
+  await menu(admin.page, 'People');
+  await admin.page.locator('form[action="/admin/users"] input[name=name]').fill(name);
+  await admin.page.locator('form[action="/admin/users"] select[name=role]').selectOption(role);
+  await admin.page.locator('form[action="/admin/users"] button').click();
+  const first = await admin.page.locator('code.secret').innerText();
+  assert.deepEqual(admin.sins, []);
+  await admin.context.close();
+  const they = await watched(browser, options);
+  await they.page.goto(base + '/signin');
+  await they.page.locator('input[name=name]').fill(name);
+  await they.page.locator('input[name=password]').fill(first);
+  await they.page.locator('button.key').click();
+  await they.page.locator('input[name=present]').fill(first);
+  await they.page.locator('input[name=new]').fill('four words are enough');
+  await they.page.locator('input[name=again]').fill('four words are enough');
+  await they.page.locator('button.key').click();
+  return { ...they, name };
+}

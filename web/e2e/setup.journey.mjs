@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { strict } from './axe.mjs';
-import { base, launch, says, watched } from './browser.mjs';
+import { base, launch, menu, says, watched } from './browser.mjs';
 
 /** @type {import('playwright-core').Browser} */
 let browser;
@@ -91,9 +91,10 @@ test('J6: an empty control, a first promise and a first weekly drill in under fi
   await press('#drill button.key.large');
   await says(page, /All is set up/);
   await sound('the end of the setup');
-  await page.goto(base + '/slos');
+  await menu(page, 'SLOs');
   await says(page, /shop/i);
-  await page.goto(base + '/gamedays?view=list');
+  await menu(page, 'Game days');
+  await page.locator('main nav a:has-text("List")').first().click();
   await says(page, /Weekly drill of shop/);
   const took = (Date.now() - began) / 1000;
   console.log(`# J6: ${steps} steps in ${took.toFixed(0)} s, the looks of axe among them`);
