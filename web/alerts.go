@@ -35,6 +35,7 @@ type alertsView struct {
 	MayChange          bool
 	Services           []string
 	Take               Take
+	Refused            Refused
 }
 
 // IncidentRow is one incident in the list.
@@ -100,14 +101,17 @@ func (l lang) told(i alert.Incident) string {
 
 func alertHref(id string) string { return "/alerts/" + url.PathEscape(id) }
 
-func (s *Server) alerts(w http.ResponseWriter, r *http.Request) {
+func (s *Server) alerts(w http.ResponseWriter, r *http.Request, refused Refused) {
 	v := s.look(r)
 	q := r.URL.Query()
 	tab := q.Get("view")
+	if r.URL.Path == "/silences" {
+		tab = "silences"
+	}
 	if tab != "all" && tab != "notes" && tab != "silences" {
 		tab = "open"
 	}
-	page := alertsView{Tab: tab, Find: q.Get("q"), MayChange: s.cfg.MayLift(r), Take: take(r, tab)}
+	page := alertsView{Tab: tab, Find: q.Get("q"), MayChange: s.cfg.MayLift(r), Take: take(r, tab), Refused: refused}
 	page.Said = map[string]string{"silenced": v.say("The silence is in force."), "spoken": v.say("The silence is over.")}[q.Get("said")]
 	for _, t := range []struct{ key, name string }{{"open", v.say("Open")}, {"all", v.say("All")}, {"notes", v.say("Written down (L3)")}, {"silences", v.say("Silences")}} {
 		href := "/alerts"
@@ -136,7 +140,7 @@ func (s *Server) alerts(w http.ResponseWriter, r *http.Request) {
 			page.Services = append(page.Services, svc.Name)
 		}
 	}
-	s.show(w, v, http.StatusOK, "alerts", Page{Title: "Alerts", Crumbs: []Link{{Name: "Alerts"}}}, page)
+	s.show(w, v, refused.code(), "alerts", Page{Title: "Alerts", Topics: refused.topics(""), Crumbs: []Link{{Name: "Alerts"}}}, page)
 }
 
 func (s *Server) incidentList(r *http.Request, v view, page *alertsView, out *sheet, covers func(string) bool, open bool) error {
@@ -242,6 +246,7 @@ type alertView struct {
 	Whys                                       []WhyRow
 	Now, Take                                  string
 	TakeWhy                                    Take
+	Refused                                    Refused
 }
 
 // LastingRow is a symptom or a cause with its time.
@@ -270,7 +275,7 @@ func outcomeChip(outcome string) Chip {
 	return Chip{"fg-unknown", "e-log", word}
 }
 
-func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
+func (s *Server) alert(w http.ResponseWriter, r *http.Request, refused Refused) {
 	v := s.look(r)
 	id := chi.URLParam(r, "id")
 	i, whys, err := s.cfg.Alerts.Incident(r.Context(), id)
@@ -284,7 +289,7 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 	}
 	log := sheet{name: "why", columns: []string{"at", "kind", "receiver", "outcome", "text"}}
 	page := alertView{ID: i.ID, Title: sentenceCase(v.tell(i.Title)), Service: i.Service, ServiceHref: serviceHref(i.Service), Severity: severityChip(i.Severity), State: v.incidentState(i), Context: v.tellAll(i.Context.Lines()),
-		Now: "/now?" + url.Values{"service": {i.Service}, "env": {i.Env}}.Encode(), TakeWhy: take(r, "why")}
+		Now: "/now?" + url.Values{"service": {i.Service}, "env": {i.Env}}.Encode(), TakeWhy: take(r, "why"), Refused: refused}
 	page.Said = map[string]string{"acknowledged": v.say("It is yours: everybody who was told is told so.")}[r.URL.Query().Get("said")]
 	page.Sub = v.say("%s of %s in %s, since %s.", string(i.Tier), i.Service, i.Env, v.day(i.OpenedAt).Text)
 	if i.Open() && s.cfg.MayLift(r) {
@@ -307,7 +312,7 @@ func (s *Server) alert(w http.ResponseWriter, r *http.Request) {
 	if s.exported(w, v, log) {
 		return
 	}
-	s.show(w, v, http.StatusOK, "alert", Page{Title: i.ID, Crumbs: []Link{{Name: "Alerts", Href: "/alerts"}, {Name: i.ID}}}, page)
+	s.show(w, v, refused.code(), "alert", Page{Title: i.ID, Topics: refused.topics(""), Crumbs: []Link{{Name: "Alerts", Href: "/alerts"}, {Name: i.ID}}}, page)
 }
 
 func (v view) incidentFacts(i alert.Incident) []Fact {

@@ -80,7 +80,7 @@ func (s *Server) ackAlert(w http.ResponseWriter, r *http.Request) {
 	}
 	status, wrong := relay(r, s.cfg.Bell.Ack, http.MethodPost, map[string]string{"id": id}, map[string]string{"note": r.PostFormValue("note")})
 	if wrong != "" {
-		s.trouble(w, s.look(r), status, "Not acknowledged", sentence(wrong))
+		s.refuse(w, r, s.alert, "ack", status, "Not acknowledged", sentence(wrong))
 		return
 	}
 	s.Changed(topicLedger)
@@ -94,7 +94,7 @@ func (s *Server) addSilence(w http.ResponseWriter, r *http.Request) {
 	minutes, err := strconv.Atoi(strings.TrimSpace(r.PostFormValue("minutes")))
 	if err != nil || minutes < 1 || minutes > 30*24*60 {
 		v := s.look(r)
-		s.trouble(w, v, http.StatusUnprocessableEntity, "Not silenced", v.say("For how long: must be 1 minute to 30 days, got %s.", r.PostFormValue("minutes")))
+		s.refuse(w, r, s.alerts, "silence", http.StatusUnprocessableEntity, "Not silenced", v.say("For how long: must be 1 minute to 30 days, got %s.", r.PostFormValue("minutes")))
 		return
 	}
 	until := s.cfg.Now().UTC().Add(time.Duration(minutes) * time.Minute)
@@ -107,7 +107,7 @@ func (s *Server) addSilence(w http.ResponseWriter, r *http.Request) {
 		Reason   string         `json:"reason"`
 	}{r.PostFormValue("service"), r.PostFormValue("env"), alert.Class(r.PostFormValue("class")), alert.Severity(r.PostFormValue("severity")), until, r.PostFormValue("reason")})
 	if wrong != "" {
-		s.trouble(w, s.look(r), status, "Not silenced", sentence(wrong))
+		s.refuse(w, r, s.alerts, "silence", status, "Not silenced", sentence(wrong))
 		return
 	}
 	http.Redirect(w, r, "/alerts?view=silences&said=silenced", http.StatusSeeOther)

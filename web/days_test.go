@@ -190,7 +190,7 @@ func TestFormsOfDays(t *testing.T) {
 	if status, _, _ := post("/gamedays/g-1/approve", "same-origin", nil); status != 422 || len(h.stopped) != len(want) {
 		t.Errorf("an approval of nobody knows what is %d", status)
 	}
-	if status, _, body := post("/findings/f-1/accept", "same-origin", url.Values{"reason": {"long enough"}, "days": {"9999"}}); status != 422 || !strings.Contains(body, "got 9999") {
+	if status, _, body := post("/findings/f-0000000001/accept", "same-origin", url.Values{"reason": {"long enough"}, "days": {"9999"}}); status != 422 || !strings.Contains(body, "got 9999") {
 		t.Errorf("a risk without an end is %d", status)
 	}
 }

@@ -75,9 +75,11 @@ func (h *house) bell(w http.ResponseWriter, r *http.Request, what string) {
 	text, _ := io.ReadAll(r.Body)
 	var body map[string]any
 	_ = json.Unmarshal(text, &body)
-	if note, _ := body["note"].(string); strings.Contains(note, "refuse") {
-		reply.Problem(w, http.StatusConflict, "alert_over", "the incident is over")
-		return
+	for _, field := range []string{"note", "reason"} {
+		if text, _ := body[field].(string); strings.Contains(text, "refuse") {
+			reply.Problem(w, http.StatusConflict, "alert_over", "the incident is over")
+			return
+		}
 	}
 	h.stopped = append(h.stopped, r.Method+" "+what+" "+string(text))
 	w.WriteHeader(http.StatusCreated)

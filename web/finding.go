@@ -36,6 +36,7 @@ type findingView struct {
 	Document, Hash       string
 	Config               string
 	TakeStory            Take
+	Refused              Refused
 }
 
 // term is how long a risk may be answered for at once.
@@ -45,7 +46,7 @@ func (l lang) terms() []term {
 	return []term{{"30", l.lasting(30 * 24 * time.Hour)}, {"90", l.lasting(90 * 24 * time.Hour)}, {"180", l.lasting(180 * 24 * time.Hour)}, {"365", l.say("a year")}}
 }
 
-func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
+func (s *Server) finding(w http.ResponseWriter, r *http.Request, refused Refused) {
 	v := s.look(r)
 	id := chi.URLParam(r, "key")
 	f, story, err := s.cfg.Findings.Finding(r.Context(), id)
@@ -61,7 +62,7 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := findingView{ID: f.ID, Title: sentenceCase(v.tell(f.Title)), Service: f.Service, ServiceHref: serviceHref(f.Service), Severity: severityOf(f.Severity), State: findingState(f),
-		Expected: v.tell(f.Expected), Seen: v.tell(f.Seen), Document: f.Text, Hash: f.Hash, Config: f.Config, TakeStory: take(r, "story"), Terms: v.terms()}
+		Expected: v.tell(f.Expected), Seen: v.tell(f.Seen), Document: f.Text, Hash: f.Hash, Config: f.Config, TakeStory: take(r, "story"), Terms: v.terms(), Refused: refused}
 	o.Sub = v.say("%s, %s/%s of %s.", f.ID, f.Scenario, f.Assertion, f.Service)
 	o.Said = map[string]string{"claimed": v.say("It counts as mended as soon as a run of a game day has shown it."), "accepted": v.say("You answer for it until the date below.")}[r.URL.Query().Get("said")]
 	if !f.SeenFrom.IsZero() {
@@ -83,7 +84,7 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request) {
 	for i := range story {
 		o.Story = append(o.Story, v.storyLine(story[len(story)-1-i]))
 	}
-	s.show(w, v, http.StatusOK, "finding", Page{Title: f.ID, Topics: topicDrills, Crumbs: []Link{{Name: "Findings", Href: "/findings"}, {Name: f.ID}}}, o)
+	s.show(w, v, refused.code(), "finding", Page{Title: f.ID, Topics: refused.topics(topicDrills), Crumbs: []Link{{Name: "Findings", Href: "/findings"}, {Name: f.ID}}}, o)
 }
 
 // findingBanner says what a finding does to others while it stands.
@@ -190,7 +191,7 @@ func (s *Server) closeFinding(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := chi.URLParam(r, "key")
-	if s.asked(w, r, s.cfg.FindingBell.Close, map[string]string{"id": id}, map[string]string{"note": r.PostFormValue("note")}, "Not closed") {
+	if s.filled(w, r, s.finding, "close", s.cfg.FindingBell.Close, map[string]string{"id": id}, map[string]string{"note": r.PostFormValue("note")}, "Not closed") {
 		http.Redirect(w, r, findingHref(id)+"?said=claimed", http.StatusSeeOther)
 	}
 }
@@ -209,14 +210,14 @@ func (s *Server) acceptFinding(w http.ResponseWriter, r *http.Request) {
 	}
 	if days == 0 {
 		v := s.look(r)
-		s.trouble(w, v, http.StatusUnprocessableEntity, "Not accepted", v.say("For how long: must be 30, 90, 180 or 365 days, got %s.", r.PostFormValue("days")))
+		s.refuse(w, r, s.finding, "accept", http.StatusUnprocessableEntity, "Not accepted", v.say("For how long: must be 30, 90, 180 or 365 days, got %s.", r.PostFormValue("days")))
 		return
 	}
 	body := struct {
 		Reason string    `json:"reason"`
 		Until  time.Time `json:"until"`
 	}{r.PostFormValue("reason"), s.cfg.Now().UTC().AddDate(0, 0, days).Truncate(time.Second)}
-	if s.asked(w, r, s.cfg.FindingBell.Accept, map[string]string{"id": id}, body, "Not accepted") {
+	if s.filled(w, r, s.finding, "accept", s.cfg.FindingBell.Accept, map[string]string{"id": id}, body, "Not accepted") {
 		http.Redirect(w, r, findingHref(id)+"?said=accepted", http.StatusSeeOther)
 	}
 }

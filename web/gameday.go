@@ -40,6 +40,7 @@ type gamedayView struct {
 	Document               string
 	TakeRuns, TakeTimeline Take
 	TakeChecklist          Take
+	Refused                Refused
 }
 
 // WaveRow is one scenario of the run-of-show.
@@ -71,7 +72,7 @@ type CheckCard struct {
 	Items             []CheckItem
 }
 
-func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
+func (s *Server) gameday(w http.ResponseWriter, r *http.Request, refused Refused) {
 	v := s.look(r)
 	id := chi.URLParam(r, "id")
 	story, err := s.cfg.Days.Story(r.Context(), id)
@@ -93,7 +94,7 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := gamedayView{ID: h.ID, Title: cmp.Or(h.Title, h.Name), Chip: dayChip(h, v.now), Hash: h.Hash, Short: h.Hash[:min(len(h.Hash), 12)], Document: h.Text,
-		TakeRuns: take(r, "runs"), TakeTimeline: take(r, "timeline"), TakeChecklist: take(r, "checklist")}
+		TakeRuns: take(r, "runs"), TakeTimeline: take(r, "timeline"), TakeChecklist: take(r, "checklist"), Refused: refused}
 	o.Said = map[string]string{"approved": v.say("Your approval counts for the content below."), "noted": v.say("It is written down."), "stopped": v.say("It was told to stop: what runs is aborted, what has not begun is skipped."),
 		"started": v.say("It is held now.")}[r.URL.Query().Get("said")]
 	o.Sub = v.say("%s, %s. Started by %s. Times in %s.", h.Name, h.ID, h.Actor, v.zone.String())
@@ -117,7 +118,7 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request) {
 			o.Findings = append(o.Findings, v.findingRow(f))
 		}
 	}
-	s.show(w, v, http.StatusOK, "gameday", Page{Title: o.Title, Topics: topicDrills, Crumbs: []Link{{Name: "Game days", Href: "/gamedays"}, {Name: o.Title}}}, o)
+	s.show(w, v, refused.code(), "gameday", Page{Title: o.Title, Topics: refused.topics(topicDrills), Crumbs: []Link{{Name: "Game days", Href: "/gamedays"}, {Name: o.Title}}}, o)
 }
 
 // dayState fills what stands at the top: how far it is, and what it showed.

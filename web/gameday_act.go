@@ -33,7 +33,8 @@ func (s *Server) helper(w http.ResponseWriter, r *http.Request, what string) boo
 	return false
 }
 
-// asked sends a form on to a handler of the API, and says what was wrong.
+// asked sends a form in which nothing is written on to a handler of the API, and says
+// what was wrong.
 func (s *Server) asked(w http.ResponseWriter, r *http.Request, call http.HandlerFunc, path map[string]string, body any, wrong string) bool {
 	status, text := relay(r, call, http.MethodPost, path, body)
 	if text == "" {
@@ -41,6 +42,18 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, call http.Handler
 		return true
 	}
 	s.trouble(w, s.look(r), status, wrong, sentence(text))
+	return false
+}
+
+// filled sends a form on to a handler of the API. Where that refuses it, its page is shown
+// again.
+func (s *Server) filled(w http.ResponseWriter, r *http.Request, page pageAgain, form string, call http.HandlerFunc, path map[string]string, body any, wrong string) bool {
+	status, text := relay(r, call, http.MethodPost, path, body)
+	if text == "" {
+		s.Changed(topicDrills)
+		return true
+	}
+	s.refuse(w, r, page, form, status, wrong, sentence(text))
 	return false
 }
 
@@ -89,7 +102,8 @@ func (s *Server) noteDay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := chi.URLParam(r, "id")
-	if s.asked(w, r, s.cfg.DayBell.Write, map[string]string{"id": id}, map[string]string{"kind": r.PostFormValue("kind"), "text": r.PostFormValue("text")}, "Not written down") {
+	kind := r.PostFormValue("kind")
+	if s.filled(w, r, s.gameday, kind, s.cfg.DayBell.Write, map[string]string{"id": id}, map[string]string{"kind": kind, "text": r.PostFormValue("text")}, "Not written down") {
 		http.Redirect(w, r, dayHref(id)+"?said=noted", http.StatusSeeOther)
 	}
 }

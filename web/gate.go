@@ -42,21 +42,25 @@ type gateView struct {
 	Glass              GlassPart
 	Quarters           QuarterPart
 	Policy             PolicyPart
+	Refused            Refused
 }
 
 // gateTabs are the parts of the page; what each shows is read only where it is shown.
 var gateTabs = [...]struct{ key, name, title string }{
 	{"", phrase("Verdicts"), phrase("Gate and freeze")}, {"decisions", phrase("Decisions"), phrase("Decisions of the gate")}, {"overrides", phrase("Break glass"), phrase("Break glass")}, {"policy", phrase("Try a policy"), phrase("Try a policy")}}
 
-func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
+func (s *Server) gate(w http.ResponseWriter, r *http.Request, refused Refused) {
 	v := s.look(r)
 	q := r.URL.Query()
-	o := gateView{Take: map[string]Take{}}
+	o := gateView{Take: map[string]Take{}, Refused: refused}
 	o.Said = map[string]string{"asked": v.say("The override is asked for; somebody else must grant it."), "granted": v.say("The override is granted."), "revoked": v.say("The override is revoked."), "saved": v.say("The policy is in force.")}[q.Get("said")]
 	for _, table := range []string{"verdicts", "measures", "deploys", "freezes", "decisions", "overrides", "quarters"} {
 		o.Take[table] = take(r, table)
 	}
 	view := q.Get("view")
+	if r.URL.Path == "/gate/overrides" {
+		view = "overrides"
+	}
 	if table := q.Get("table"); q.Get("format") != "" {
 		if of := map[string]string{"decisions": "decisions", "overrides": "overrides", "quarters": "overrides"}[table]; of != "" {
 			view = of
@@ -93,7 +97,7 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) {
 	if len(sheets) > 0 && s.exported(w, v, sheets...) {
 		return
 	}
-	s.show(w, v, http.StatusOK, "gate", Page{Title: title, Topics: topicLedger, Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
+	s.show(w, v, refused.code(), "gate", Page{Title: title, Topics: refused.topics(topicLedger), Crumbs: []Link{{Name: "Gate and freeze"}}}, o)
 }
 
 // verdicts fills the first part: what may go out now, what protects, what was frozen.

@@ -176,7 +176,7 @@ func (s *Server) askOverride(w http.ResponseWriter, r *http.Request) {
 	if !s.operator(w, r, "Not asked for") {
 		return
 	}
-	wrong := func(status int, why string) { s.trouble(w, s.look(r), status, "Not asked for", why) }
+	wrong := func(status int, why string) { s.refuse(w, r, s.gate, "override", status, "Not asked for", why) }
 	minutes, err := strconv.Atoi(strings.TrimSpace(r.PostFormValue("minutes")))
 	if err != nil || minutes < 1 || minutes > int(freeze.MaxLife/time.Minute) {
 		wrong(http.StatusUnprocessableEntity, phrase("For how long: must be 1 minute to 24 hours."))

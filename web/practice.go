@@ -29,19 +29,23 @@ func practicePages() []string {
 	return []string{"gameday", "findings", "finding", "readiness", "ready"}
 }
 
-// practiceRoutes are where they stand. Stopping a game day needs no more than a login;
+// practiceRoutes are where they stand. As with drillRoutes, an address that takes what was
+// written answers a question too. Stopping a game day needs no more than a login;
 // the other forms ask for the role that the API asks for.
 func (s *Server) practiceRoutes(r chi.Router) {
 	r.Post("/gamedays", s.startDay)
-	r.Get("/gamedays/{id}", s.gameday)
+	r.Get("/gamedays/{id}", pageAgain(s.gameday).plain)
 	r.Post("/gamedays/{id}/approve", s.approveDay)
 	r.Post("/gamedays/{id}/abort", s.abortDay)
+	r.Get("/gamedays/{id}/notes", pageAgain(s.gameday).plain)
 	r.Post("/gamedays/{id}/notes", s.noteDay)
 	r.Get("/findings", s.findings)
-	r.Get("/findings/{key}", s.finding)
+	for _, form := range []string{"", "/close", "/accept"} {
+		r.Get("/findings/{key}"+form, pageAgain(s.finding).plain)
+	}
 	r.Post("/findings/{key}/close", s.closeFinding)
 	r.Post("/findings/{key}/accept", s.acceptFinding)
 	r.Get("/readiness", s.readiness)
-	r.Get("/readiness/{service}", s.ready)
+	r.Get("/readiness/{service}", pageAgain(s.ready).plain)
 	r.Post("/readiness/{service}", s.answerReady)
 }

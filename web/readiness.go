@@ -258,9 +258,10 @@ type readyView struct {
 	ChartTrouble                    string
 	Changes                         []LogLine
 	Take, TakeDays                  Take
+	Refused                         Refused
 }
 
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ready(w http.ResponseWriter, r *http.Request, refused Refused) {
 	v := s.look(r)
 	name := chi.URLParam(r, "service")
 	known := slices.ContainsFunc(v.services, func(x service) bool { return x.Name == name })
@@ -283,7 +284,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := readyView{Service: name, ServiceHref: serviceHref(name), Sub: v.say("%s answered with yes. What the system can know is computed; the rest people answer, with evidence, and their answer grows old.", v.readyWords(all)),
-		Items: v.checkItems(name, all), ChartTrouble: trouble, Take: take(r, "answers"), TakeDays: take(r, "trend")}
+		Items: v.checkItems(name, all), ChartTrouble: trouble, Take: take(r, "answers"), TakeDays: take(r, "trend"), Refused: refused}
 	o.Said = map[string]string{"answered": v.say("Your answer counts for 180\u202fd.")}[r.URL.Query().Get("said")]
 	if s.cfg.MayLift(r) || s.cfg.MayGrant(r) {
 		for i := range o.Items {
@@ -293,7 +294,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	for i := range o.Items {
-		o.Items[i].Anchor = o.Items[i].ID
+		x := &o.Items[i]
+		x.Anchor, x.Wrong, x.Typed = x.ID, refused.Of(x.ID), refused.Get(x.ID, "evidence")
 	}
 	o.Facts = v.readyFacts(all, t)
 	if trouble == "" {
@@ -303,17 +305,18 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		mark := stateMark(c.To)
 		o.Changes = append(o.Changes, LogLine{Time: Time{c.Day, c.Day}, Class: mark.Class, Icon: mark.Icon, Text: v.say("%s: %s to %s", v.itemWords(c.Item), v.word(string(c.From)), v.word(string(c.To)))})
 	}
-	s.show(w, v, http.StatusOK, "ready", Page{Title: v.say("Readiness of %s", name), Topics: topicLedger, Crumbs: []Link{{Name: "Readiness", Href: "/readiness"}, {Name: name}}}, o)
+	s.show(w, v, refused.code(), "ready", Page{Title: v.say("Readiness of %s", name), Topics: refused.topics(topicLedger), Crumbs: []Link{{Name: "Readiness", Href: "/readiness"}, {Name: name}}}, o)
 }
 
 func (s *Server) answerReady(w http.ResponseWriter, r *http.Request) {
 	small(w, r)
-	if !s.helper(w, r, "Not answered") {
+	if !s.helper(w, r, phrase("Not answered")) {
 		return
 	}
 	name := chi.URLParam(r, "service")
-	body := map[string]any{"item": r.PostFormValue("item"), "yes": r.PostFormValue("yes") == "yes", "evidence": r.PostFormValue("evidence")}
-	if s.asked(w, r, s.cfg.ReadyBell.Answer, map[string]string{"service": name}, body, "Not answered") {
-		http.Redirect(w, r, readyHref(name)+"?said=answered#"+url.QueryEscape(r.PostFormValue("item")), http.StatusSeeOther)
+	item := r.PostFormValue("item")
+	body := map[string]any{"item": item, "yes": r.PostFormValue("yes") == "yes", "evidence": r.PostFormValue("evidence")}
+	if s.filled(w, r, s.ready, item, s.cfg.ReadyBell.Answer, map[string]string{"service": name}, body, "Not answered") {
+		http.Redirect(w, r, readyHref(name)+"?said=answered#"+url.QueryEscape(item), http.StatusSeeOther)
 	}
 }

@@ -19,6 +19,7 @@ type CheckItem struct {
 	At                        Time
 	ByHand                    bool
 	Answer                    string // where the form posts; "": nobody answers it by hand here
+	Wrong, Typed              string // of an answer that was refused
 }
 
 func stateMark(s readiness.State) Chip {

@@ -85,7 +85,7 @@ func (s *Server) Handler() http.Handler {
 		r.Get("/gamedays", s.gamedays)
 		r.Get("/runs", s.runs)
 		r.Get("/runs/{id}", s.run)
-		r.Get("/gate", s.gate)
+		r.Get("/gate", pageAgain(s.gate).plain)
 		r.Get("/menu", s.menu)
 		r.Post("/runs/{id}/abort", s.abort)
 		r.Post("/halt", s.halt)

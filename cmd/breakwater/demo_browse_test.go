@@ -27,8 +27,7 @@ func browse(t *testing.T, url, state string, files ...string) (wait func()) {
 	}
 	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test"}, files...)...)
 	cmd.Dir = browserTests
-	// The story has no finding yet: its drills pass.
-	cmd.Env = append(os.Environ(), "BASE_URL="+url, "ADMIN_TOKEN="+strings.TrimSpace(string(token)), "BREAKWATER="+bin(t), "MAY_LACK=/findings/{key}")
+	cmd.Env = append(os.Environ(), "BASE_URL="+url, "ADMIN_TOKEN="+strings.TrimSpace(string(token)), "BREAKWATER="+bin(t), "CONFIG="+filepath.Join(state, "config"))
 	out := &lockedBuffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {

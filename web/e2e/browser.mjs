@@ -49,6 +49,13 @@ export async function says(page, what) {
   assert.match(await page.locator('main').innerText(), what);
 }
 
+/** Looks again until it is so. @param {string} what @param {() => Promise<boolean>} ok @param {number} seconds */
+export async function until(what, ok, seconds) {
+  for (const end = Date.now() + seconds * 1000; !(await ok()); await new Promise((r) => setTimeout(r, 500))) {
+    assert.ok(Date.now() < end, `after ${seconds} s still not: ${what}`);
+  }
+}
+
 /**
  * The page of that name, as a person gets there: by the menu, which on a phone stands behind its last tab.
  * @param {import('playwright-core').Page} page

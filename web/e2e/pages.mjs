@@ -57,11 +57,14 @@ export function pages(f) {
     ['/retries', 'retries', '/retries', ['#facts .big', '#routes tbody tr', 'bw-chart figure', '#fates', '#explain table tbody tr']],
     ['/alerts', 'alerts', '/alerts?view=all', ['.tabs a', 'main h2:has-text("Incidents")']],
     ['/alerts', 'silences', '/alerts?view=silences', ['main h2:has-text("Silences")']],
+    ['/silences', 'silences after a refusal', '/silences', ['main h2:has-text("Silences")']],
     ['/alerts/{id}', 'alert', f.alert, ['main h1']],
+    ['/alerts/{id}/ack', 'alert after a refusal', f.alert && f.alert + '/ack', ['main h1']],
     ['/find', 'find', '/find?q=' + encodeURIComponent(f.service.split('/').pop() || ''), ['.found a']],
     ['/gamedays', 'game days', '/gamedays', ['main h1:has-text("Game days")']],
     ['/gamedays', 'game days as a list', '/gamedays?view=list', ['main h1:has-text("Game days")']],
     ['/gamedays/{id}', 'game day', f.day, ['main h2:has-text("Run of show")', '#people', '#checklist']],
+    ['/gamedays/{id}/notes', 'game day after a refusal', f.day && f.day + '/notes', ['#checklist']],
     ['/scenarios', 'scenarios', '/scenarios', ['main h1:has-text("Scenarios")', 'main table tbody tr', 'main .filter select']],
     ['/scenarios/{name}', 'scenario', '/scenarios/control-run-0', ['#preflight .chip', 'main h2:has-text("Hypothesis")', 'main h2:has-text("Runs")']],
     ['/scenarios/{name}/run', 'scenario after a refusal', '/scenarios/control-run-0/run', ['#preflight .chip']],
@@ -78,8 +81,11 @@ export function pages(f) {
     ['/gate', 'gate', '/gate', ['main table tbody tr', 'main code:has-text("breakwater gate")']],
     ['/gate', 'gate, decisions', '/gate?view=decisions', ['main h1']],
     ['/gate', 'gate, break glass', '/gate?view=overrides', ['main h1']],
+    ['/gate/overrides', 'gate after a refusal', '/gate/overrides', ['main h1']],
     ['/findings', 'findings', '/findings', ['main h1:has-text("Findings")']],
     ['/findings/{key}', 'finding', f.finding, ['#evidence', '#act', '#story']],
+    ['/findings/{key}/close', 'finding after a refusal', f.finding && f.finding + '/close', ['#act']],
+    ['/findings/{key}/accept', 'finding after another', f.finding && f.finding + '/accept', ['#act']],
     ['/readiness', 'readiness', '/readiness', ['main h1:has-text("Readiness")', 'main table tbody tr']],
     ['/readiness/{service}', 'readiness of a service', f.ready, ['main table tbody tr, main li']],
     ['/requests', 'requests', '/requests', ['main h1:has-text("Requests")', 'main form']],
@@ -127,11 +133,8 @@ export const shown = (page, look) => page.evaluate((selectors) => {
 
 /** Patterns that need no page of their own, and why. */
 export const elsewhere = {
-  '/password': 'asks for a session: journeys.test.mjs signs in and changes the first password',
+  '/password': 'asks for a session: forms.test.mjs signs in and changes the first password',
 };
 
-/**
- * Patterns of the router that no page stands for; kinds are those of which this house may have none yet.
- * @param {Look[]} all @param {string[]} kinds
- */
-export const missing = (all, kinds = []) => patterns.filter((p) => !all.some((l) => l.pattern === p) && !(p in elsewhere) && !kinds.includes(p));
+/** Patterns of the router that no page stands for. @param {Look[]} all */
+export const missing = (all) => patterns.filter((p) => !all.some((l) => l.pattern === p) && !(p in elsewhere));

@@ -3,11 +3,13 @@
 import { mkdir } from 'node:fs/promises';
 import { adminHeaders, base, launch } from './browser.mjs';
 import { found, missing, pages } from './pages.mjs';
+import { finding } from './story.mjs';
 
 const dir = process.argv[2] || 'shots';
 const only = process.argv[3]?.split(',');
 await mkdir(dir, { recursive: true });
 const browser = await launch();
+await finding(browser);
 const looks = pages(await found(browser));
 const lost = missing(looks);
 if (lost.length > 0) console.log('no picture of ' + lost.join(', ') + ': this house has none, or pages.mjs lacks it');
