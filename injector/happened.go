@@ -237,7 +237,7 @@ func served(out Assertion, r Run, a scenario.Assertion, o Observations) Assertio
 	case len(out.Rows) > 0:
 		out.Result, out.Seen = Fail, fmt.Sprintf("%d of %d gateways serve another one", len(out.Rows), len(seen))
 	default:
-		out.Result, out.Seen = Pass, fmt.Sprintf("%d gateways", len(seen))
+		out.Result, out.Seen = Pass, fmt.Sprintf("gateways: %d", len(seen))
 	}
 	return out
 }

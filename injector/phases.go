@@ -203,7 +203,7 @@ func (d *drive) arming(ctx context.Context) error {
 	}
 	switch overdue := d.now.Sub(d.run.StartedAt) >= armWithin; {
 	case len(live) > 0 && waiting == "":
-		return d.move(ctx, Armed, Move{Text: fmt.Sprintf("%d gateways confirmed the rule at 0 %%", len(live))})
+		return d.move(ctx, Armed, Move{Text: fmt.Sprintf("the rule at 0 %% is confirmed by each gateway, %d in all", len(live))})
 	case overdue && len(live) == 0:
 		return d.broken(ctx, NoGateway, "no gateway is there")
 	case overdue:

@@ -240,7 +240,7 @@ func shop(now time.Time) *house {
 	}
 	h.events = []injector.Event{
 		{At: minute(-13), Kind: "state", Text: "arming: waiting for every gateway to confirm the rule at 0 %", Actor: "schedule"},
-		{At: h.list[0].BaselineAt, Kind: "state", Text: "baseline: 2 gateways confirmed the rule at 0 %"},
+		{At: h.list[0].BaselineAt, Kind: "state", Text: "baseline: the rule at 0 % is confirmed by each gateway, 2 in all"},
 		{At: h.list[0].InjectAt, Kind: "state", Text: "injecting: injecting 30 % for 3m0s"},
 		{At: h.list[0].InjectAt.Add(time.Second), Kind: "receipt", Text: "recovering: the duration is over, waiting for every gateway to give back the rule"},
 		{At: minute(-2), Kind: "guard", Text: "no_alert_way: no AlertRoute leads alerts of points to anybody"},

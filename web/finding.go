@@ -66,7 +66,7 @@ func (s *Server) finding(w http.ResponseWriter, r *http.Request, refused Refused
 	o.Sub = v.say("%s, %s/%s of %s.", f.ID, f.Scenario, f.Assertion, f.Service)
 	o.Said = map[string]string{"claimed": v.say("It counts as mended as soon as a run of a game day has shown it."), "accepted": v.say("You answer for it until the date below.")}[r.URL.Query().Get("said")]
 	if !f.SeenFrom.IsZero() {
-		o.SeenFrom, o.SeenUntil = v.day(f.SeenFrom), v.clock(f.SeenUntil)
+		o.SeenFrom, o.SeenUntil = Time{v.iso(f.SeenFrom), v.written(f.SeenFrom.In(v.zone), "Mon 2 Jan 15:04:05")}, v.clock(f.SeenUntil)
 	}
 	o.Evidence, o.Run = &Link{Name: "Evidence", Href: f.Evidence()}, &Link{Name: f.LastRun, Href: runHref(f.LastRun)}
 	o.Banner = v.findingBanner(f)

@@ -179,7 +179,7 @@ func given(a *Answer, f Facts) {
 func sli(f Facts) Answer {
 	a := Answer{ID: "sli", Group: "observation", Question: "Do its indicators cover both success and the spread of latency?", Evidence: "/api/v1/slos",
 		State: yes(len(f.Success) > 0 && len(f.Latency) > 0)}
-	a.Text = fmt.Sprintf("%d objectives on success, %d on latency", len(f.Success), len(f.Latency))
+	a.Text = fmt.Sprintf("objectives on success: %d, on latency: %d", len(f.Success), len(f.Latency))
 	return a
 }
 
@@ -236,7 +236,7 @@ func retries(f Facts) Answer {
 
 func retryCount(f Facts) Answer {
 	a := Answer{ID: "retry-count", Group: "protection", Question: "Do calls carry how often they were tried already?", Evidence: "/api/v1/experiments",
-		State: yes(f.Gateways > 0 && f.Routes > 0), Text: fmt.Sprintf("%d gateways report; each adds Retry-Count to what it sends", f.Gateways)}
+		State: yes(f.Gateways > 0 && f.Routes > 0), Text: fmt.Sprintf("gateways that report: %d; each adds Retry-Count to what it sends", f.Gateways)}
 	switch {
 	case f.Gateways == 0:
 		a.State, a.Text = Unknown, "no gateway reports"

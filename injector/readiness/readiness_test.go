@@ -57,7 +57,7 @@ func TestWhatMakesANo(t *testing.T) {
 	}{
 		{"contract", func(f *Facts) { f.Contracts = nil }, No, "no contract"},
 		{"error-codes", func(f *Facts) { f.Codes = nil }, No, "no dictionary"},
-		{"sli", func(f *Facts) { f.Latency = nil }, No, "0 on latency"},
+		{"sli", func(f *Facts) { f.Latency = nil }, No, "on latency: 0"},
 		{"slo", func(f *Facts) { f.Success, f.Latency = nil, nil }, No, "no objective"},
 		{"alerts", func(f *Facts) { f.AlertFeed = false }, No, "at this moment"},
 		{"alerts", func(f *Facts) { f.Receivers = nil }, No, "names anybody"},
