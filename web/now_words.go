@@ -15,6 +15,10 @@ func (v view) headline(sit now.Situation) (title, sub string) {
 	case sit.Stale: // the first sentence says so, the other what was known
 		title, sub, _ = strings.Cut(sit.Headline, ". ")
 		return v.tell(title + "."), v.tell(sub)
+	case sit.Silent && sit.DataUntil != nil:
+		return v.say("No data of %s", sit.Service), v.say("no gateway has reported for three minutes, reports reach until %s.", v.clock(*sit.DataUntil).Text)
+	case sit.Silent:
+		return v.say("No data of %s", sit.Service), v.say("no gateway has reported for three minutes.")
 	case sit.State == now.NoData && sit.DataUntil != nil:
 		return v.say("No data of %s", sit.Service), v.say("nothing was reported for ten minutes, reports reach until %s.", v.clock(*sit.DataUntil).Text)
 	case sit.State == now.NoData:

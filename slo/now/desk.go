@@ -172,6 +172,7 @@ func (d *Desk) Tick(ctx context.Context, at time.Time) {
 func (d *Desk) briefs() []Brief {
 	byScope := map[scope]*Brief{}
 	var out []*Brief
+	now := d.now()
 	for _, s := range d.Source.Statuses() {
 		if s.Env == "" {
 			continue
@@ -191,7 +192,7 @@ func (d *Desk) briefs() []Brief {
 		switch {
 		case b.Bad >= fewestHits && part(b.Bad, b.Valid) >= leastPPM:
 			b.State = Hit
-		case b.Valid > 0:
+		case b.Valid > 0 && (s.DataUntil.IsZero() || now.Sub(s.DataUntil) <= freshWithin):
 			b.State = Fine
 		}
 	}

@@ -117,6 +117,42 @@ func TestUX_R2_NoDataIsSaid(t *testing.T) {
 	}
 }
 
+// Between the last report and the end of ten minutes nobody complains, since nobody
+// speaks: that is no data either, on the page of a service and in the list of all.
+func TestSilenceIsNotFine(t *testing.T) {
+	minutes := minutesOf(repeat(20, [2]int64{600, 0})...)
+	for _, tt := range []struct {
+		name   string
+		since  time.Duration // the last minute, before now
+		until  time.Duration // reports, before now; 0: nobody reports
+		state  State
+		silent bool
+	}{
+		{"all is heard", 30 * time.Second, time.Second, Fine, false},
+		{"a quiet service of a gateway that reports", 6 * time.Minute, time.Second, Fine, false},
+		{"no gateway, and minutes of another way", 2 * time.Minute, 0, Fine, false},
+		{"no gateway for four minutes", 4 * time.Minute, 0, NoData, true},
+		{"a gateway that is far behind", 6 * time.Minute, 6 * time.Minute, NoData, true},
+		{"nothing for long", 11 * time.Minute, time.Second, NoData, false},
+	} {
+		at := noon.Add(tt.since)
+		e := Evidence{Service: "order", Env: "prod", At: at, Minutes: minutes}
+		if tt.until > 0 {
+			e.Until = at.Add(-tt.until)
+		}
+		s := Assess(e, nil, at)
+		if s.State != tt.state || s.Silent != tt.silent || s.Silent && (s.Who.HitPPM != nil || !strings.Contains(s.Headline, "no gateway has reported for three minutes")) {
+			t.Errorf("%s: %s, silent %v, %s, want %s, %v", tt.name, s.State, s.Silent, s.Headline, tt.state, tt.silent)
+		}
+	}
+	for after, want := range map[time.Duration]State{3 * time.Minute: Fine, 4 * time.Minute: NoData} {
+		d := &Desk{Source: &books{statuses: []slo.Status{status("order", 0, 3000)}}, Clock: func() time.Time { return noon.Add(after) }}
+		if list := d.briefs(); list[0].State != want {
+			t.Errorf("%v after the last report it is %s in the list, want %s", after, list[0].State, want)
+		}
+	}
+}
+
 // Names that clients choose are no markup.
 func TestMarkdownIsPlain(t *testing.T) {
 	s := Assess(failing(90, facet(ByCaller, "[x](http://evil)*", 90, 100, 900), facet(ByCaller, "web", 0, 400, 9000), facet(ByKind, errorsKind, 90, 90, 0)), nil, noon.Add(50*time.Second))

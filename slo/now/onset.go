@@ -35,15 +35,21 @@ type Span struct {
 func Find(minutes []Minute, now time.Time) Span {
 	to := now.Add(time.Minute - 1).Truncate(time.Minute)
 	s := Span{State: Fine, Before: to.Add(-Looked), Onset: to.Add(-5 * time.Minute), To: to}
-	asked := int64(0)
+	var asked, lately int64
 	for _, m := range minutes {
 		if m.At.After(now.Add(-10 * time.Minute)) {
 			asked += m.Exchanges
+		}
+		if !m.At.Before(s.Onset) {
+			lately += m.Exchanges
 		}
 	}
 	if asked == 0 {
 		s.State = NoData
 		return s
+	}
+	if lately == 0 { // hardly ever asked: five minutes without a request tell nothing of it
+		s.Onset = to.Add(-10 * time.Minute)
 	}
 	for _, way := range []struct {
 		state State

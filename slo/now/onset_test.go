@@ -32,6 +32,7 @@ func TestFind(t *testing.T) {
 	}{
 		{"nothing was ever reported", nil, NoData, time.Time{}},
 		{"nothing for a quarter of an hour", []Minute{{At: noon.Add(-15 * time.Minute), Good: 100, Exchanges: 100}}, NoData, time.Time{}},
+		{"hardly ever asked", []Minute{{At: noon.Add(-8 * time.Minute), Good: 100, Exchanges: 100}}, Fine, noon.Add(-9 * time.Minute)},
 		{"all is well", minutesOf(repeat(20, calm)...), Fine, time.Time{}},
 		{"two failures are no outage", minutesOf(append(repeat(20, calm), [2]int64{3, 2})...), Fine, time.Time{}},
 		{"what is always so is no outage", minutesOf(repeat(20, [2]int64{600, 4})...), Fine, time.Time{}},

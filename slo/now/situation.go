@@ -18,6 +18,8 @@ type Situation struct {
 	At      time.Time `json:"at"`
 	// DataUntil is how far the reports of gateways reach; null: nobody reports.
 	DataUntil *time.Time `json:"data_until"`
+	// Silent: there is no data since no gateway has reported for three minutes.
+	Silent bool `json:"silent"`
 	// Stale: the database is away, and this is what was last known.
 	Stale      bool         `json:"stale"`
 	Since      *time.Time   `json:"since"` // null: nobody suffers
@@ -90,8 +92,12 @@ const mostShares = 10
 // objectives in its environment; none is no mistake.
 func Assess(e Evidence, statuses []slo.Status, at time.Time) Situation {
 	span := Find(e.Minutes, at)
+	silent := span.State == Fine && !e.heard(at)
+	if silent {
+		span.State = NoData
+	}
 	w := newWeigher(&e, span)
-	s := Situation{Service: e.Service, Env: e.Env, State: span.State, At: at, Causes: []Cause{}}
+	s := Situation{Service: e.Service, Env: e.Env, State: span.State, Silent: silent, At: at, Causes: []Cause{}}
 	if !e.Until.IsZero() {
 		s.DataUntil = &e.Until
 	}
@@ -107,10 +113,19 @@ func Assess(e Evidence, statuses []slo.Status, at time.Time) Situation {
 	return s
 }
 
+// heard says whether what is known reaches to at: that nobody complains is no news from
+// somebody who no longer speaks.
+func (e *Evidence) heard(at time.Time) bool {
+	return at.Sub(e.Until) <= freshWithin || slices.ContainsFunc(e.Minutes, func(m Minute) bool { return m.Exchanges > 0 && at.Sub(m.At) <= freshWithin })
+}
+
 func headline(s *Situation, at time.Time) string {
 	switch s.State {
 	case NoData:
 		text := "No data of " + s.Service + ": nothing was reported for ten minutes"
+		if s.Silent {
+			text = "No data of " + s.Service + ": no gateway has reported for three minutes"
+		}
 		if s.DataUntil != nil {
 			text += ", reports reach until " + clock(*s.DataUntil)
 		}
