@@ -80,8 +80,8 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	h.next = d.nextSentence()
 	marks, err := s.cfg.Days.Marks(ctx, a.from, a.to)
 	_ = s.read(v, "Deploys", err)
-	last := -100.0
-	for _, c := range slices.Backward(marks) {
+	room := 100.0 // up to the next deploy, from the newest on
+	for _, c := range marks {
 		if !s.cfg.Covers(v.r, c.Service) {
 			continue
 		}
@@ -93,12 +93,16 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 			h.incidents = append(h.incidents, v.span(a, c.From, end, "f-emergency", c.Ref+" "+c.Service))
 			continue
 		}
-		m := DayMark{X: pos(a.x(c.From)), Class: "mark-fill", D: deployShape}
-		if at := a.x(c.From); at-last > 10 && at < 90 {
-			m.Text, last = c.Service+" "+c.Ref, at
+		at := a.x(c.From)
+		m := DayMark{X: pos(at), Class: "mark-fill", D: deployShape, Text: c.Service + " " + c.Ref}
+		if wide(m.Text) > room-at {
+			m.Text = ""
 		}
+		room = at
 		h.deploys.Marks = append(h.deploys.Marks, m)
 	}
+	slices.Reverse(h.deploys.Marks)
+	slices.Reverse(h.incidents)
 	return h
 }
 
