@@ -138,7 +138,7 @@ async function openDay(page) {
 test('J1: planned with guards, reminded of, skipped or held, aborted, reported, mended, looked at again', async () => {
   const began = Date.now();
   writeFileSync(join(config, 'journey.yaml'), [
-    scenario('journey-inventory', held, 'inventory', 'inventory-get', '20%', '25s'),
+    scenario('journey-inventory', held, 'inventory', 'inventory-get', '20%', '20s'),
     scenario('journey-points', spent, 'points', 'points-balance', '5%', '25s'),
     scenario('journey-order', aborted, 'order', 'order-get', '10%', '5m'),
     `apiVersion: breakwater/v1\nkind: AlertRoute\nname: journey\nservices: [inventory]\nto:\n  - {type: slack, name: chat, url: "http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (chat.address()).port}/", allow_private: true}\n`,
@@ -149,9 +149,9 @@ test('J1: planned with guards, reminded of, skipped or held, aborted, reported, 
 
   // A scenario is chosen and weighed, and planned with its guards.
   await opens(page, held);
-  await says(page, /At the traffic of the last/);
+  await until('traffic is known', async () => /At the traffic of the last/.test(await page.locator('#preflight').innerText()) || !(await page.reload()), 60);
   await sound(page, 'the scenario, with the form of its plan');
-  const due = new Date(Math.ceil((Date.now() + 75_000) / 60_000) * 60_000);
+  const due = new Date(Math.ceil((Date.now() + 50_000) / 60_000) * 60_000);
   await plans(page, due);
   const planned = Date.now();
   await opens(page, spent);
@@ -188,10 +188,9 @@ test('J1: planned with guards, reminded of, skipped or held, aborted, reported, 
     await page.locator('button:has-text("Abort run")').click();
     await page.waitForFunction(() => /abort(ed|ing)/i.test(document.querySelector('main .head .chip')?.textContent || ''), undefined, { polling: 'raf' });
     const said = performance.now() - clicked;
-    await page.waitForFunction(() => /aborted/i.test(document.querySelector('main .head .chip')?.textContent || ''), undefined, { polling: 'raf' });
+    await page.waitForFunction(() => !document.querySelector('form[action$="/abort"]'), undefined, { polling: 'raf' }); // the page follows by itself
     const gone = performance.now() - clicked;
-    await says(page, /aborted|stopped by/i);
-    await until('gateways have confirmed that the fault is gone', async () => !(await page.locator('form[action$="/abort"]').count()) || !(await page.reload()), 10);
+    await says(page, /told to stop[^]*1 of 1 removed[^]*aborted[^]*stopped by/i);
     return { said, gone };
   })();
   assert.ok(took.said < 1000, `it took ${took.said.toFixed(0)} ms from the click until the page said that it is aborted`);
@@ -213,7 +212,7 @@ test('J1: planned with guards, reminded of, skipped or held, aborted, reported, 
   assert.match(await skipped.innerText(), /points has .* of its budget left, and more than 30.% must be left|points is frozen/);
   const why = (await skipped.locator('td').nth(2).innerText()).trim();
   await until('the run has a verdict', async () => /failed/i.test(await page.locator('main .head .chip').innerText()) || !(await page.reload()), 90);
-  assert.match(await page.locator('table.checks').innerText(), /d1[^]*4.%[^]*failed/i);
+  assert.match(await page.locator('table.checks').innerText(), / d1[^]*<= 4.%[^]*fail/i);
   await page.locator('main .head a', { hasText: 'The game day' }).click();
   await says(page, /Run of show/);
   await until('the finding stands', async () => await page.locator('#findings tbody tr').count() > 0 || !(await page.reload()), 30);
