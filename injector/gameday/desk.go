@@ -285,7 +285,7 @@ func (d *Desk) release(ctx context.Context, h Held, now time.Time) error {
 		}
 		m := injector.Move{Run: r.ID, From: r.State, To: injector.Scheduled, At: now, Actor: "gameday", Text: "the game day is approved"}
 		// It may have waited for days: what guards its start is asked again.
-		if no := injector.Left(d.cfg.Budgets, r.Service, g.LeftPPM); no.Reason != "" {
+		if no := injector.Left(d.cfg.Scheduler.Budgets, r.Service, g.LeftPPM); no.Reason != "" {
 			m.To, m.Reason, m.Text = injector.Skipped, string(no.Reason), no.Text
 		}
 		err := d.cfg.Runs.Move(ctx, m)

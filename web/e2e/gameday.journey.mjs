@@ -185,14 +185,18 @@ test('J1: planned with guards, reminded of, skipped or held, aborted, reported, 
     await page.locator('form[action$="/abort"] button').waitFor();
     await until('the fault is on', async () => /injecting/i.test(await page.locator('main .head .chip').innerText()) || !(await page.reload()), 60);
     const clicked = performance.now();
+    const answer = page.waitForResponse((x) => x.request().method() === 'POST' && x.url().endsWith('/abort')).then((x) => ({ status: x.status(), ms: performance.now() - clicked }));
     await page.locator('button:has-text("Abort run")').click();
     await page.waitForFunction(() => /abort(ed|ing)/i.test(document.querySelector('main .head .chip')?.textContent || ''), undefined, { polling: 'raf' });
     const said = performance.now() - clicked;
     await page.waitForFunction(() => !document.querySelector('form[action$="/abort"]'), undefined, { polling: 'raf' }); // the page follows by itself
     const gone = performance.now() - clicked;
     await says(page, /told to stop[^]*1 of 1 removed[^]*aborted[^]*stopped by/i);
-    return { said, gone };
+    const { status, ms: answered } = await answer;
+    assert.equal(status, 303);
+    return { answered, said, gone };
   })();
+  assert.ok(took.answered < 1000, `the abort was answered after ${took.answered.toFixed(0)} ms`);
   assert.ok(took.said < 1000, `it took ${took.said.toFixed(0)} ms from the click until the page said that it is aborted`);
   await sound(page, 'the run, aborted');
   await agreed;
@@ -259,8 +263,8 @@ test('J1: planned with guards, reminded of, skipped or held, aborted, reported, 
   writeFileSync(gateway, was);
 
   const s = (/** @type {number} */ ms) => (ms / 1000).toFixed(0) + ' s';
-  console.log(`# J1: planned ${s(planned - began)} after the overview was opened, the first scheduled run ${s(first - installed)} after the install; ` +
-    `aborted ${took.said.toFixed(0)} ms after the click, gone at every gateway after ${took.gone.toFixed(0)} ms; skipped: ${why}; all of it ${s(Date.now() - began)}`);
+  console.log(`# J1: planned ${s(planned - began)} after the overview was opened, the first scheduled run ${s(first - installed)} after the ${process.env.INSTALLED ? 'install' : 'journey began'}; ` +
+    `abort answered ${took.answered.toFixed(0)} ms and shown ${took.said.toFixed(0)} ms after the click, gone at every gateway after ${took.gone.toFixed(0)} ms; skipped: ${why}; all of it ${s(Date.now() - began)}`);
   assert.ok(first - installed < 300_000, `the first scheduled run began ${s(first - installed)} after the install`);
   assert.deepEqual([...sins, ...dora.sins, ...admin.sins].filter((x) => !/status of 422/.test(x)), []);
   for (const x of [context, dora.context, admin.context]) await x.close();
