@@ -138,6 +138,26 @@ func grant(budgets Budgets, service string, ppm int64) Stop {
 	return Stop{}
 }
 
+// Left says why the budget of a service is not enough for a game day to begin, which asks
+// for more than ppm of it; a zero Stop is a yes.
+func Left(budgets Budgets, service string, ppm int64) Stop {
+	if ppm == 0 {
+		return Stop{}
+	}
+	var b Budget
+	if budgets != nil {
+		b = budgets.Budget(service)
+	}
+	switch {
+	case !b.Known:
+		return Stop{NoReading, "the budget of " + service + " is not known, and more than " + percent(float64(ppm)/1_000_000) + " must be left of it"}
+	case b.RemainingPPM <= ppm:
+		return Stop{NoBudget, fmt.Sprintf("%s has %s of its budget left, and more than %s must be left",
+			service, percent(float64(b.RemainingPPM)/1_000_000), percent(float64(ppm)/1_000_000))}
+	}
+	return Stop{}
+}
+
 // NewRun is a run of sc planned for at, without an identity yet.
 func NewRun(sc scenario.Scenario, at time.Time) Run {
 	return Run{

@@ -147,6 +147,9 @@ func (s *Scheduler) Plan(d Due, day scenario.GameDay, at, now time.Time) ([]Run,
 		if no := grant(s.Budgets, sc.Target.Service, day.GrantPPM); no.Reason != "" {
 			return no
 		}
+		if no := Left(s.Budgets, sc.Target.Service, day.LeftPPM); no.Reason != "" {
+			return no
+		}
 		class := s.classOf(sc, d.Traffic)
 		if by := graver(d.Active, class); by != "" {
 			return Stop{Overlap, by + " is of class C too, and has not ended"}

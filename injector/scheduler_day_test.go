@@ -116,3 +116,35 @@ func TestOneOfClassCAtATime(t *testing.T) {
 		t.Error("two single runs planned at once are no game day")
 	}
 }
+
+type budgetOf map[string]Budget
+
+func (b budgetOf) Budget(service string) Budget { return b[service] }
+
+// A game day begins only with more of the budget left than its guard asks for, whoever
+// starts it; what is not known is not enough.
+func TestAGameDayIsGuardedByWhatIsLeft(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		ask    int64
+		budget Budget
+		reason Reason
+		text   string
+	}{
+		{"more than asked", 300_000, Budget{Known: true, RemainingPPM: 300_001}, "", ""},
+		{"just what is asked", 300_000, Budget{Known: true, RemainingPPM: 300_000}, NoBudget, "points has 30 % of its budget left, and more than 30 % must be left"},
+		{"overspent", 300_000, Budget{Known: true, RemainingPPM: -12_000}, NoBudget, "points has -1.2 % of its budget left, and more than 30 % must be left"},
+		{"no reading", 300_000, Budget{}, NoReading, "the budget of points is not known, and more than 30 % must be left of it"},
+		{"nothing is asked", 0, Budget{}, "", ""},
+		{"a freeze is told first", 300_000, Budget{Known: true, Frozen: true}, ByFreeze, "points is frozen"},
+	} {
+		day, docs := dayDocs("points")
+		day.LeftPPM, day.Waves = tt.ask, []scenario.Wave{{Name: "w", Scenarios: day.Scenarios}}
+		s := &Scheduler{Env: "test", Budgets: budgetOf{"points": tt.budget}}
+		now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
+		runs, _, no := s.Plan(Due{Documents: docs}, day, now, now)
+		if no.Reason != tt.reason || no.Text != tt.text || (len(runs) == 1) != (tt.reason == "") {
+			t.Errorf("%s: %d runs, %+v", tt.name, len(runs), no)
+		}
+	}
+}

@@ -30,7 +30,7 @@ type gamedayView struct {
 	Approvals              []ApprovalRow
 	Approve, Hash, Short   string // where the form posts; what is agreed to
 	ApproveNote            string
-	Guard                  []string
+	Starts, Guard          []string // what has to be so for it to begin, what ends it
 	Checklist              []CheckCard
 	Timeline               []LogLine
 	Debrief                []NoteLine
@@ -103,7 +103,7 @@ func (s *Server) gameday(w http.ResponseWriter, r *http.Request, refused Refused
 	v.dayState(story, &o)
 	v.dayPeople(s, story, &o)
 	o.Waves, o.Begun = v.waves(story), len(story.Runs) > 0
-	o.Guard = v.stopWords(story.Day)
+	o.Starts, o.Guard = v.startWords(story.Day), v.stopWords(story.Day)
 	for _, c := range story.Checklist {
 		o.Checklist = append(o.Checklist, v.checkCard(c, len(story.Checklist) == 1))
 	}
@@ -264,9 +264,6 @@ func (v view) runLine(n gameday.Note, l LogLine) LogLine {
 	l.Class, l.Icon = like.Class, like.Icon
 	return l
 }
-
-// guardWords sums up the one guard over a game day.
-func (l lang) guardWords(g scenario.GameDay) string { return l.clauses(l.stopWords(g)...) }
 
 // stopWords says in words what ends all of a game day: its brakes as those of a run.
 func (l lang) stopWords(g scenario.GameDay) (out []string) {

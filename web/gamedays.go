@@ -33,14 +33,14 @@ type Days interface {
 
 // Plan is one schedule with its coming runs.
 type Plan struct {
-	Title, Href, Words, Cron, Zone, Scenarios, Grant, Guard string
-	Services                                                []Link
-	Off                                                     bool
-	Next                                                    []Coming
-	Last                                                    []Decision
-	LastRun                                                 *RunRow
-	Wait                                                    string // approvals of the next, "1 of 2 approvals"
-	Start                                                   string // name, where it may be held now
+	Title, Href, Words, Cron, Zone, Scenarios, Grant, Starts string
+	Services                                                 []Link
+	Off                                                      bool
+	Next                                                     []Coming
+	Last                                                     []Decision
+	LastRun                                                  *RunRow
+	Wait                                                     string // approvals of the next, "1 of 2 approvals"
+	Start                                                    string // name, where it may be held now
 }
 
 // Coming is a future run in the three ways people ask for it.
@@ -228,6 +228,9 @@ func (d daybook) barred(a gameday.Ahead, c gameday.Coming) string {
 		case st.ThawAt.After(c.UTC):
 			return d.say("%s is frozen until %s at best", name, d.day(st.ThawAt).Text)
 		}
+		if ppm := a.Day.LeftPPM; ppm > 0 && st.Budget.RemainingPPM <= ppm {
+			return d.say("%s has %s of its budget left, and more than %s must be left", name, slo.Percent(st.Budget.RemainingPPM), slo.Percent(ppm))
+		}
 	}
 	return ""
 }
@@ -265,7 +268,7 @@ func (d daybook) plan(a gameday.Ahead, mayStart bool) Plan {
 		names = []string{sc.Scenario}
 	}
 	p.Scenarios = strings.Join(names, ", ")
-	p.Guard = d.guardWords(a.Day)
+	p.Starts = sentenceCase(d.clauses(d.startWords(a.Day)...))
 	p.Grant = d.say("each run waits for an approval")
 	if sc.GrantPPM > 0 {
 		p.Grant = d.say("approved by itself while a run spends at most %s of the budget", slo.Percent(sc.GrantPPM))

@@ -125,7 +125,7 @@ func (s *Server) scenarioWith(w http.ResponseWriter, r *http.Request, status int
 	}
 	o.Take, o.Edit = take(r, "runs"), "/experiments/new?from="+strings.ReplaceAll(scenarioHref(id), "/scenarios/", "")
 	if o.Plan = plan; plan == nil {
-		o.Plan = s.planForm(r, id)
+		o.Plan = s.planForm(r, id, d.Service)
 	}
 	if r.URL.Query().Get("said") == "planned" && len(o.Plans) > 0 {
 		o.Said = v.say("It is planned each week. Its next runs stand beside it.")

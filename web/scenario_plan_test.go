@@ -36,7 +36,27 @@ func TestPlanAScenario(t *testing.T) {
 	send("/scenarios/control-run-0/plan", form("1", "10:00", "UTC", "1"))
 	says(t, "of the library", world.stopped[len(world.stopped)-1], []string{"id: control-run-0", "\n---\napiVersion", "scenarios: [control-run-0]"}, nil)
 
+	says(t, "the guards", page, []string{`<option value="30%" selected>more than 30`, `<option value="1" selected>Monday to Friday from 9:00 to 17:00`, "is never held while coupon is frozen"}, nil)
+	guarded := form("3", "14:30", "Europe/Berlin", "1")
+	guarded.Set("left", "50%")
+	guarded.Set("office", "1")
+	send(incident+"/plan", guarded)
+	says(t, "with guards", world.stopped[len(world.stopped)-1], []string{`guards: {budget_left: "50%"}`, `hours: {from: "09:00", to: "17:00"}}`, "approvals: 1"}, nil)
+	guarded.Set("left", `1%"}`)
+	guarded.Set("office", "0")
+	send(incident+"/plan", guarded)
+	says(t, "without any", world.stopped[len(world.stopped)-1], nil, []string{"guards", "hours"})
+
 	n := len(world.stopped)
+	guarded.Set("office", "1")
+	for _, day := range []string{"0", "6"} {
+		guarded.Set("day", day)
+		status, _, page := send(incident+"/plan", guarded)
+		if status != http.StatusUnprocessableEntity || len(world.stopped) != n {
+			t.Errorf("on day %s, out of hours: %d", day, status)
+		}
+		says(t, "out of hours", page, []string{"It would never begin", "Monday to Friday from 9:00 to 17:00"}, nil)
+	}
 	for _, bad := range []url.Values{form("9", "10:00", "UTC", "1"), form("1", "25:00", "UTC", "1"), form("1", "10:00", "Mars/Base<b>", "auto")} {
 		status, _, page := send(incident+"/plan", bad)
 		if status != http.StatusUnprocessableEntity || len(world.stopped) != n {

@@ -15,6 +15,12 @@ const browserTests = "../../web/e2e"
 // that is returned waits for their end.
 func browse(t *testing.T, url, state string, files ...string) (wait func()) {
 	t.Helper()
+	return browseWith(t, url, state, nil, files...)
+}
+
+// browseWith is browse with more for the tests' environment.
+func browseWith(t *testing.T, url, state string, env []string, files ...string) (wait func()) {
+	t.Helper()
 	token, err := os.ReadFile(filepath.Join(state, "first-admin.token"))
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +34,7 @@ func browse(t *testing.T, url, state string, files ...string) (wait func()) {
 	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test"}, files...)...)
 	cmd.Dir = browserTests
 	cmd.Env = append(os.Environ(), "BASE_URL="+url, "ADMIN_TOKEN="+strings.TrimSpace(string(token)), "BREAKWATER="+bin(t), "CONFIG="+filepath.Join(state, "config"))
+	cmd.Env = append(cmd.Env, env...)
 	out := &lockedBuffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
@@ -42,7 +49,7 @@ func browse(t *testing.T, url, state string, files ...string) (wait func()) {
 			return
 		}
 		for line := range strings.SplitSeq(out.String(), "\n") {
-			if strings.HasPrefix(line, "# pass") || strings.HasPrefix(line, "# tests") || strings.HasPrefix(line, "# skipped") || strings.HasPrefix(line, "# duration") {
+			if strings.HasPrefix(line, "# pass") || strings.HasPrefix(line, "# tests") || strings.HasPrefix(line, "# skipped") || strings.HasPrefix(line, "# duration") || strings.Contains(line, "# J") {
 				t.Log(line)
 			}
 		}

@@ -227,6 +227,7 @@ func (a *API) Report(w http.ResponseWriter, r *http.Request) {
 		kind = "text/markdown; charset=utf-8"
 	}
 	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Disposition", `inline; filename="`+s.Held.ID+"."+format+`"`) // an id is letters and digits
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	// Sent to others, it asks nobody for anything: no script, no address.
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:")

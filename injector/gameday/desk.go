@@ -270,6 +270,10 @@ func (d *Desk) release(ctx context.Context, h Held, now time.Time) error {
 	if h.StartedAt.IsZero() || h.WaitsFor(now) != "" {
 		return nil
 	}
+	g, err := parse(h.Text)
+	if err != nil {
+		return fmt.Errorf("game day %s: %w", h.ID, err)
+	}
 	runs, err := d.cfg.Ledger.DayRuns(ctx, h.Name, h.PlannedAt)
 	if err != nil {
 		return err
@@ -279,7 +283,12 @@ func (d *Desk) release(ctx context.Context, h Held, now time.Time) error {
 		if r.State != injector.PendingApproval {
 			continue
 		}
-		err := d.cfg.Runs.Move(ctx, injector.Move{Run: r.ID, From: r.State, To: injector.Scheduled, At: now, Actor: "gameday", Text: "the game day is approved"})
+		m := injector.Move{Run: r.ID, From: r.State, To: injector.Scheduled, At: now, Actor: "gameday", Text: "the game day is approved"}
+		// It may have waited for days: what guards its start is asked again.
+		if no := injector.Left(d.cfg.Scheduler.Budgets, r.Service, g.LeftPPM); no.Reason != "" {
+			m.To, m.Reason, m.Text = injector.Skipped, string(no.Reason), no.Text
+		}
+		err := d.cfg.Runs.Move(ctx, m)
 		if !errors.Is(err, injector.ErrFenced) {
 			errs = append(errs, err)
 		}

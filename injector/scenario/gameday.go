@@ -22,6 +22,9 @@ type GameDay struct {
 	// GrantPPM is the share of the window's budget that a run may spend without
 	// anybody's approval; 0: no grant.
 	GrantPPM int64
+	// LeftPPM guards its start: each of its services must have more of its budget left;
+	// 0: not asked.
+	LeftPPM int64
 	// Approvals is how many people have to agree; -1: by environment and class.
 	Approvals int
 	// Remind is how long before the start people are reminded; 0: never.
@@ -100,6 +103,14 @@ func DecodeGameDay(d conf.Document, log *conf.Log) GameDay {
 		}
 		grant.Done()
 	}
+	if n := m.Get("guards"); n.Present() {
+		guards := n.Map()
+		g.LeftPPM = guards.Need("budget_left").PPM(0)
+		if g.LeftPPM == million {
+			guards.Get("budget_left").Errorf("must be below 100%%, got 100%%").Hint("it begins only with more than that left")
+		}
+		guards.Done()
+	}
 	g.Roles = roles(m.Get("roles"))
 	g.Approvals = int(m.Get("approvals").Int(-1, 0, 5))
 	g.Remind = m.Get("remind").Span(DefaultRemind, 0, 30*24*time.Hour)
@@ -111,6 +122,8 @@ func DecodeGameDay(d conf.Document, log *conf.Log) GameDay {
 	m.Done()
 	return g
 }
+
+const million = 1_000_000
 
 // DefaultRemind is how long before a game day people are reminded of it.
 const DefaultRemind = 15 * time.Minute

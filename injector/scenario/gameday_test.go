@@ -59,6 +59,8 @@ func TestGameDayMistakes(t *testing.T) {
 		{"hours that end before they begin", "scenarios: [a]\nschedule: {cron: \"0 9 * * *\", hours: {from: \"17:00\", to: \"09:00\"}}", "must end after they begin"},
 		{"no time of day", "scenarios: [a]\nschedule: {cron: \"0 9 * * *\", hours: {from: \"9 am\", to: \"17:00\"}}", "must be a time of day"},
 		{"a day that is none", "scenarios: [a]\nschedule: {cron: \"0 9 * * *\", hours: {days: [monday], from: \"09:00\", to: \"17:00\"}}", "monday"},
+		{"more than all is left", "scenarios: [a]\nguards: {budget_left: \"100%\"}", "must be below 100%"},
+		{"a guard that is none", "scenarios: [a]\nguards: {luck: \"30%\"}", "luck"},
 		{"two deadlines", "scenarios: [a]\nschedule: {cron: \"0 9 * * *\", missed: skip, start_deadline: 5m}", "must be left out"},
 		{"a deadline that the engine has not", "scenarios: [a]\nschedule: {cron: \"0 9 * * *\", start_deadline: 1h}", "start_deadline: must be"},
 		{"a concurrency nobody knows", "scenarios: [a]\nschedule: {cron: \"0 9 * * *\", concurrency: replace}", "concurrency"},

@@ -244,6 +244,29 @@ func TestGameDayApproval(t *testing.T) {
 	}
 }
 
+// What guards the start of a game day is asked when it is due, and again when the last
+// approval comes: that may be days later.
+func TestGameDayIsGuardedByWhatIsLeft(t *testing.T) {
+	f := newFair(t, "prod", on("points"), dayOf+"scenarios: [slow-points]\nguards: {budget_left: \"30%\"}\n")
+	left := func(ppm int64) {
+		f.e.Scheduler().Budgets = budgets{Known: true, Allowed: 1000, RemainingPPM: ppm, TargetPPB: 999_000_000}
+	}
+	left(300_000)
+	if _, err := f.days.Start(as(t.Context(), "anna"), "weekly"); !errors.Is(err, injector.ErrFrozen) || !strings.Contains(err.Error(), "points has 30 % of its budget left, and more than 30 % must be left") {
+		t.Errorf("with too little left: %v", err)
+	}
+	left(310_000)
+	h, err := f.days.Start(as(t.Context(), "anna"), "weekly")
+	f.must(err)
+	left(290_000)
+	h, err = f.days.Approve(as(t.Context(), "ben"), h.ID, "")
+	f.must(err)
+	if r := f.runs(h)[0]; r.State != injector.Skipped || r.Reason != string(injector.NoBudget) {
+		t.Errorf("agreed to when too little is left, the run is %s, %s; want skipped for its budget", r.State, r.Reason)
+	}
+	f.over(h.ID)
+}
+
 func TestGameDayOfACoreServiceNeedsTwo(t *testing.T) {
 	f := newFair(t, "prod", on("order"), dayOf+"scenarios: [slow-order]\nauto_approve: {budget_spent: \"5%\"}\n")
 	f.e.Scheduler().Budgets = budgets{Known: true, Allowed: 1000, RemainingPPM: 900_000, TargetPPB: 999_000_000}

@@ -1,6 +1,7 @@
 // One browser for all tests: Debian's Chromium, without anything that would call home.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { chromium } from 'playwright-core';
 
 export const base = process.env.BASE_URL || 'http://127.0.0.1:8081';
@@ -64,10 +65,27 @@ export async function until(what, ok, seconds) {
 export async function menu(page, name) {
   const wide = page.locator('nav.nav > a', { hasText: name });
   const tab = page.locator('nav.nav .phone a', { hasText: name });
-  if (await wide.first().isVisible()) return wide.first().click();
-  if (await tab.count()) return tab.first().click();
-  await page.locator('nav.nav .phone a').last().click();
-  await page.locator('nav.menu a', { hasText: name }).first().click();
+  if (await wide.first().isVisible()) await wide.first().click();
+  else if (await tab.count()) await tab.first().click();
+  else {
+    await page.locator('nav.nav .phone a').last().click();
+    await page.locator('nav.menu a', { hasText: name }).first().click();
+  }
+  await page.locator('nav.nav > a[aria-current]', { hasText: name }).waitFor({ state: 'attached' });
+}
+
+/** What a click on a link saves to disk. @param {import('playwright-core').Page} page @param {import('playwright-core').Locator} link */
+export async function saved(page, link) {
+  const [file] = await Promise.all([page.waitForEvent('download'), link.first().click()]);
+  return { name: file.suggestedFilename(), text: await readFile(await file.path(), 'utf8') };
+}
+
+/** How long the fault of the run that is open went on after it was told to stop, in ms: a busy machine delays browsers, not this. @param {import('playwright-core').Page} page */
+export async function faultWentOn(page) {
+  const path = new URL(page.url()).pathname.replace('/runs/', '/api/v1/experiments/');
+  const { state, recover_at: asked, ended_at: ended } = await (await page.request.get(base + path)).json();
+  assert.equal(state, 'aborted');
+  return Date.parse(ended) - Date.parse(asked);
 }
 
 /**
@@ -88,7 +106,8 @@ export async function person(browser, role, options) {
   assert.deepEqual(admin.sins, []);
   await admin.context.close();
   const they = await watched(browser, options);
-  await they.page.goto(base + '/signin');
+  await they.page.goto(base + '/');
+  await they.page.getByRole('link', { name: 'Sign in' }).first().click();
   await they.page.locator('input[name=name]').fill(name);
   await they.page.locator('input[name=password]').fill(first);
   await they.page.locator('button.key').click();
@@ -96,5 +115,6 @@ export async function person(browser, role, options) {
   await they.page.locator('input[name=new]').fill('four words are enough');
   await they.page.locator('input[name=again]').fill('four words are enough');
   await they.page.locator('button.key').click();
+  await they.page.locator('nav.nav .who', { hasText: name }).waitFor({ state: 'attached' });
   return { ...they, name };
 }

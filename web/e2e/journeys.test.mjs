@@ -3,10 +3,9 @@
 // setup.journey.mjs.
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { base, launch, menu, person, says, watched } from './browser.mjs';
+import { base, faultWentOn, launch, menu, person, saved, says, watched } from './browser.mjs';
 
 /** @type {import('playwright-core').Browser} */
 let browser;
@@ -18,12 +17,6 @@ const bar = 56; // of a phone, at its foot
 
 /** The program under test, as a pipeline calls it. */
 const program = () => process.env.BREAKWATER || assert.fail('BREAKWATER must name the program');
-
-/** What a click on a link saves to disk. @param {import('playwright-core').Page} page @param {import('playwright-core').Locator} link */
-async function saved(page, link) {
-  const [file] = await Promise.all([page.waitForEvent('download'), link.click()]);
-  return readFile(await file.path(), 'utf8');
-}
 
 test('J1: a drill is chosen, weighed, and found in the calendar and in a report', async () => {
   const { context, page, sins } = await watched(browser);
@@ -37,12 +30,12 @@ test('J1: a drill is chosen, weighed, and found in the calendar and in a report'
   await menu(page, 'Game days');
   await says(page, /UTC/);
   assert.equal(await page.locator('main h1').innerText(), 'Game days');
-  assert.match(await saved(page, page.locator('main a[href$=".ics"]').first()), /^BEGIN:VCALENDAR/);
+  assert.match((await saved(page, page.locator('main a[href$=".ics"]'))).text, /^BEGIN:VCALENDAR/);
   await page.locator('main a[href^="/gamedays/g-"]').first().click();
   for (const part of ['Run of show', 'Roles and approvals', 'Guard', 'Timeline', 'Checklist']) {
     assert.ok(await page.locator(`main h2:has-text("${part}")`).isVisible(), `no ${part}`);
   }
-  assert.match(await saved(page, page.locator('main a[href$="report?format=md"]').first()), /^# /m);
+  assert.match((await saved(page, page.locator('main a[href$="report?format=md"]'))).text, /^# /m);
   await page.locator('main a[href$="report?format=html"]').first().click();
   await page.waitForURL(/report\?format=html/);
   assert.ok(await page.locator('h1').isVisible());
@@ -69,11 +62,11 @@ test('J1: a scenario is planned each week, by clicks alone, and stands in the ca
       await names.last().waitFor();
     }
     await page.locator('#plan select[name=day]').selectOption({ label: 'Wednesday' });
-    await page.locator('#plan select[name=at]').selectOption('14:30');
+    await page.locator('#plan input[name=at]').fill('14:30');
     await page.locator('#plan input[name=zone]').fill('Europe/Nowhere');
     await page.locator('#plan button').click();
     await says(page, /must be an IANA name/); // and what was chosen is still there
-    assert.equal(await page.locator('#plan select[name=at]').inputValue(), '14:30');
+    assert.equal(await page.locator('#plan input[name=at]').inputValue(), '14:30');
     await page.locator('#plan input[name=zone]').fill('Europe/Berlin');
     await page.locator('#plan button').click();
     await says(page, /It is planned each week/);
@@ -246,15 +239,12 @@ test('J4: at 3 a.m., from the alert to three answers, and the experiment that do
   await stop.click();
   assert.match(await page.locator('main').innerText(), /abort|stopped early/);
   const pressed = Date.now() - began;
-  const run = new URL(page.url()).pathname;
   for (; !/stopped early/.test(await page.locator('main').innerText()); await page.reload()) {
     assert.ok(Date.now() < began + 20_000, `it does not end:\n${await page.locator('main').innerText()}`);
   }
   console.log(`# J4: a page after ${pressed} ms, the end of the run on a page after ${Date.now() - began} ms`);
-  // A busy machine delays browsers; what counts is how long the fault went on.
-  const { state, recover_at: asked, ended_at: ended } = await (await page.request.get(base + '/api/v1' + run.replace('runs', 'experiments'))).json();
-  assert.equal(state, 'aborted');
-  assert.ok(Date.parse(ended) - Date.parse(asked) < 1000, `from ${asked} to ${ended}`);
+  const on = await faultWentOn(page);
+  assert.ok(on < 1000, `the fault went on for ${on} ms`);
   await says(page, /1 of 1 removed/); // by word of the gateway
   await says(day.page, /stopped early/); // whoever watches sees it
   assert.deepEqual([...sins, ...day.sins], []);
