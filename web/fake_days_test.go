@@ -250,7 +250,13 @@ func (h *house) found() []finding.Finding {
 	risk.RiskBy, risk.RiskUntil = "ada", day(44)
 	gone := f(6, "order", "alert fires within 2 min", "high", "team-order", finding.Verified, -120, -100)
 	gone.ClosedAt = day(-98)
-	return []finding.Finding{late, again, back, claimed, risk, gone}
+	out := []finding.Finding{late, again, back, claimed, risk, gone}
+	for i, st := range h.statuses[min(100, len(h.statuses)):] { // many services have as many
+		x := late
+		x.ID, x.Service = fmt.Sprintf("f-1%09d", i), st.Objective.Service
+		out = append(out, x)
+	}
+	return out
 }
 
 func (f findingFake) Findings(_ context.Context, q finding.Filter) ([]finding.Finding, error) {

@@ -49,6 +49,7 @@ type findingsView struct {
 	Any                          bool
 	TakeFindings, TakeWeeks      Take
 	Holding                      []string // services whose releases wait for overdue ones
+	Held                         string   // the same in one line, where they are many
 }
 
 // severities, worst first.
@@ -126,6 +127,9 @@ func (w when) date(t time.Time) Time {
 
 const mostFindings = 50
 
+// mostHolding is how many services that are held are told one by one.
+const mostHolding = 3
+
 func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	v := s.look(r)
 	q := r.URL.Query()
@@ -157,6 +161,9 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		shown = append(shown, f)
+	}
+	if n := len(o.Holding); n > mostHolding {
+		o.Held = v.and(append(slices.Clone(o.Holding[:mostHolding]), v.say("%s more services", slo.Count(int64(n-mostHolding))))...)
 	}
 	weeks := v.weeks()
 	standing, err := s.cfg.Findings.Burndown(r.Context(), of, weeks)

@@ -129,6 +129,9 @@ func TestRowsAreBounded(t *testing.T) {
 			t.Errorf("%s has %d bytes", path, len(body))
 		}
 	}
+	if _, _, body := get(t, h, "/findings"); strings.Count(body, "banner emergency") != 1 || !strings.Contains(body, " and 318 more services are frozen</b>") {
+		t.Error("services that findings hold are not told in one line")
+	}
 	for _, path := range []string{"/?all=1", "/?view=table&all=1", "/slos?all=1", "/now?all=1", "/gate?all=1"} {
 		if _, _, body := get(t, h, path); rows(body) < services {
 			t.Errorf("%s does not show them all", path)

@@ -224,7 +224,7 @@ test('J1: planned with guards, reminded of, skipped or held, aborted, reported, 
 
   const s = (/** @type {number} */ ms) => (ms / 1000).toFixed(0) + ' s';
   console.log(`# J1: planned ${s(planned - began)} after the overview was opened, the first scheduled run ${s(first - installed)} after the ${process.env.INSTALLED ? 'install' : 'journey began'}; ` +
-    `abort answered ${took.answered.toFixed(0)} ms and shown ${took.said.toFixed(0)} ms after the click, gone at every gateway after ${took.gone.toFixed(0)} ms; skipped: ${why}; all of it ${s(Date.now() - began)}`);
+    `abort answered ${took.answered.toFixed(0)} ms and shown ${took.said.toFixed(0)} ms after the click, gone at every gateway on the page after ${took.gone.toFixed(0)} ms, where it went on for ${took.on} ms; skipped: ${why}; all of it ${s(Date.now() - began)}`);
   assert.ok(first - installed < 300_000, `the first scheduled run began ${s(first - installed)} after the install`);
   assert.deepEqual([...sins, ...dora.sins, ...admin.sins].filter((x) => !/status of 422/.test(x)), []);
   for (const x of [context, dora.context, admin.context]) await x.close();
