@@ -8,9 +8,9 @@ const mostListed = 200
 
 // bounded are the first of all, and what leads to the rest; all of them where the
 // address asks for that.
-func bounded[T any](v view, all []T) (shown []T, rest Link) {
-	if len(all) <= mostListed || v.r.URL.Query().Get("all") == "1" {
+func bounded[T any](v view, all []T, most int) (shown []T, rest Link) {
+	if len(all) <= most || v.r.URL.Query().Get("all") == "1" {
 		return all, Link{}
 	}
-	return all[:mostListed], Link{Name: v.say("Show all %s", slo.Count(int64(len(all)))), Href: with(v.r, "all", "1")}
+	return all[:most], Link{Name: v.say("Show all %s", slo.Count(int64(len(all)))), Href: with(v.r, "all", "1")}
 }

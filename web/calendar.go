@@ -21,6 +21,7 @@ type Calendar struct {
 	Days              []string // of the week, by name
 	Weeks             []CalWeek
 	Agenda            []AgendaRow
+	Rest              Link // to all of the month
 }
 
 // CalWeek is one line of the grid.
@@ -162,7 +163,7 @@ func (v view) calendar(c calSpan, all []happening, bars []stretch) Calendar {
 	}
 	slices.SortStableFunc(all, func(a, b happening) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key, b.key)) })
 	if c.kind == "list" {
-		out.Agenda = v.agenda(c, all)
+		out.Agenda, out.Rest = v.agenda(c, all)
 		return out
 	}
 	out.Days = []string{v.word("Mon"), v.word("Tue"), v.word("Wed"), v.word("Thu"), v.word("Fri"), v.word("Sat"), v.word("Sun")}
@@ -299,9 +300,17 @@ func (b stretch) part(c calSpan, first, last, before, after bool) CalBar {
 	return p
 }
 
-// agenda is the list, in order of time.
-func (v view) agenda(c calSpan, all []happening) (out []AgendaRow) {
-	for _, h := range all {
+// mostAgenda is how many rows the list of a month has: an hourly drill has hundreds.
+const mostAgenda = 100
+
+// agenda is the list, in order of time. Of very many it has those from a day ago on.
+func (v view) agenda(c calSpan, all []happening) (out []AgendaRow, rest Link) {
+	shown, rest := bounded(v, all, mostAgenda)
+	if rest.Href != "" {
+		from, _ := slices.BinarySearchFunc(all, v.now.AddDate(0, 0, -1), func(h happening, t time.Time) int { return h.at.Compare(t) })
+		shown = all[min(from, len(all)-mostAgenda):][:mostAgenda]
+	}
+	for _, h := range shown {
 		row := AgendaRow{Time: Time{v.iso(h.at), v.written(h.at.In(c.zone), "Mon 2 Jan 15:04")}, UTC: h.at.UTC().Format("15:04Z"), In: v.in(h.at), Title: h.title, Href: h.href, Service: h.service,
 			State: h.chip, Why: h.why}
 		if row.State.Class != "chaos" && !strings.HasPrefix(row.State.Class, "fg-") {
@@ -311,7 +320,7 @@ func (v view) agenda(c calSpan, all []happening) (out []AgendaRow) {
 		}
 		out = append(out, row)
 	}
-	return out
+	return out, rest
 }
 
 func dayHref(id string) string { return "/gamedays/" + url.PathEscape(id) }

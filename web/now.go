@@ -108,7 +108,7 @@ func (s *Server) nowPage(w http.ResponseWriter, r *http.Request) {
 	}
 	page := nowView{Title: v.say("Nothing is watched yet"), Empty: answer.Situation == nil, API: "GET /api/v1/now", CLI: "breakwater now",
 		Take: map[string]Take{"services": take(r, "services"), "causes": take(r, "causes"), "shares": take(r, "shares")}}
-	few, more := bounded(v, answer.Services)
+	few, more := bounded(v, answer.Services, mostListed)
 	page.More = more
 	for _, b := range few {
 		row := SituationRow{Name: b.Service, Env: b.Env, Href: "/now?" + url.Values{"service": {b.Service}, "env": {b.Env}}.Encode(), State: stateChip(b.State),

@@ -99,7 +99,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Tiles = append(o.Tiles, t)
 	}
-	few, more := bounded(v, shown)
+	few, more := bounded(v, shown, mostListed)
 	for _, svc := range few {
 		o.Services = append(o.Services, v.card(svc))
 	}

@@ -111,7 +111,7 @@ func (s *Server) slos(w http.ResponseWriter, r *http.Request) {
 	if until := v.dataUntil(); until.Text != "" {
 		page.Sub = v.text(page.Sub, v.say("Data until %s.", until.Text))
 	}
-	page.Rows, page.More = bounded(v, page.Rows)
+	page.Rows, page.More = bounded(v, page.Rows, mostListed)
 	s.show(w, v, http.StatusOK, "slos", Page{Title: "SLOs", Crumbs: []Link{{Name: "SLOs"}}}, page)
 }
 
