@@ -251,12 +251,33 @@ func (d *Desk) Answer(ctx context.Context, service, env string, covers func(serv
 		}
 		out.order()
 	}
+	out.agree()
 	return out
 }
 
-// order puts first whom others wait for: a service that is the likely cause of
-// another's failures is where to begin.
+// agree says of a service in the list what is known of it by the minute: the evaluation
+// that the list is made of sees an outage for five minutes after its end.
+func (a *Answer) agree() {
+	known := a.Others
+	if a.Situation != nil {
+		known = append([]Situation{*a.Situation}, known...)
+	}
+	for _, s := range known {
+		i := slices.IndexFunc(a.Services, func(b Brief) bool { return b.Service == s.Service && b.Env == s.Env })
+		if i >= 0 && s.State != Covered && !s.Stale {
+			a.Services[i].State = s.State
+		}
+	}
+}
+
+// order puts first who is hit still, and of those whom others wait for: a service that is
+// the likely cause of another's failures is where to begin.
 func (a *Answer) order() {
+	if a.Situation.State != Hit {
+		if i := slices.IndexFunc(a.Others, func(s Situation) bool { return s.State == Hit }); i >= 0 {
+			*a.Situation, a.Others[i] = a.Others[i], *a.Situation
+		}
+	}
 	causes := func(of, by string) bool {
 		for _, s := range append([]Situation{*a.Situation}, a.Others...) {
 			if s.Service == of && len(s.Causes) > 0 && s.Causes[0].Kind == ADependency && s.Causes[0].Subject == by {

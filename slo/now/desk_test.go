@@ -117,6 +117,23 @@ func TestUX_R2_NoDataIsSaid(t *testing.T) {
 	}
 }
 
+// An outage that is over is over on the page and in the list, and who is hit still comes first.
+func TestWhatIsOverIsNotFirst(t *testing.T) {
+	over := minutesOf(append(append(repeat(20, [2]int64{600, 0}), [2]int64{600, 300}), repeat(4, [2]int64{600, 0})...)...)
+	d := &Desk{Ledger: &books{evidence: map[string]Evidence{"order": {Minutes: over, Until: noon.Add(50 * time.Second)}, "stock": failing(60)}},
+		Source: &books{statuses: []slo.Status{status("order", 300, 3000), status("stock", 60, 3000)}}, Clock: func() time.Time { return noon.Add(50 * time.Second) }, Env: "prod"}
+	a := d.Answer(t.Context(), "", "", func(string) bool { return true })
+	if a.Situation.Service != "stock" || a.Situation.State != Hit || len(a.Others) != 1 || a.Others[0].State != Fine {
+		t.Fatalf("first %s, %s; then %+v", a.Situation.Service, a.Situation.State, a.Others)
+	}
+	if who := a.Others[0].Who; who.HitPPM == nil || *who.HitPPM != 0 {
+		t.Errorf("order is fine, and %s", who.Text)
+	}
+	if s := a.Services; s[0].Service != "order" || s[0].State != Fine || s[1].State != Hit {
+		t.Errorf("the list says %+v", s)
+	}
+}
+
 // Between the last report and the end of ten minutes nobody complains, since nobody
 // speaks: that is no data either, on the page of a service and in the list of all.
 func TestSilenceIsNotFine(t *testing.T) {

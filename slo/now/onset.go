@@ -55,9 +55,13 @@ func Find(minutes []Minute, now time.Time) Span {
 		state State
 		bad   func(Minute) int64
 	}{{Hit, Minute.Hits}, {Covered, func(m Minute) int64 { return m.FirstTryBad + m.Degraded }}} {
-		if onset, whole, ok := run(minutes, now, way.bad); ok {
+		onset, over, whole := run(minutes, now, way.bad)
+		if !onset.IsZero() {
 			s.State, s.Onset, s.Whole = way.state, onset, whole
 			break
+		}
+		if way.state == Hit && over.After(s.Onset) {
+			s.Onset = over
 		}
 	}
 	if len(minutes) > 0 {
@@ -69,8 +73,9 @@ func Find(minutes []Minute, now time.Time) Span {
 	return s
 }
 
-// run finds the first minute of the row of bad ones that reaches to now.
-func run(minutes []Minute, now time.Time, bad func(Minute) int64) (onset time.Time, whole, ok bool) {
+// run finds the first minute of the row of bad ones that reaches to now; where none does,
+// over is when the last bad one was.
+func run(minutes []Minute, now time.Time, bad func(Minute) int64) (onset, over time.Time, whole bool) {
 	limit := usual(minutes, bad)
 	suffers := func(m Minute) bool {
 		n := bad(m)
@@ -81,17 +86,17 @@ func run(minutes []Minute, now time.Time, bad func(Minute) int64) (onset time.Ti
 		switch {
 		case !suffers(minutes[i]):
 		case last < 0 && now.Sub(minutes[i].At) > freshWithin:
-			return time.Time{}, false, false
+			return time.Time{}, minutes[i].At.Add(time.Minute), false
 		case last >= 0 && minutes[last].At.Sub(minutes[i].At) > (gapMinutes+1)*time.Minute:
-			return minutes[last].At, false, true
+			return minutes[last].At, time.Time{}, false
 		default:
 			last = i
 		}
 	}
 	if last < 0 {
-		return time.Time{}, false, false
+		return time.Time{}, time.Time{}, false
 	}
-	return minutes[last].At, last == 0 && now.Sub(minutes[0].At) > Looked-5*time.Minute, true
+	return minutes[last].At, time.Time{}, last == 0 && now.Sub(minutes[0].At) > Looked-5*time.Minute
 }
 
 // usual is the share from which a minute suffers. What is usual is told by the

@@ -40,7 +40,7 @@ func TestFind(t *testing.T) {
 		{"three minutes", minutesOf(append(repeat(20, calm), [2]int64{600, 60}, [2]int64{600, 60}, [2]int64{100, 10})...), Hit, noon.Add(-2 * time.Minute)},
 		{"a minute without failures in between", minutesOf(append(repeat(20, calm), [2]int64{600, 60}, calm, calm, [2]int64{100, 10})...), Hit, noon.Add(-3 * time.Minute)},
 		{"two outages are two", minutesOf(append(repeat(20, calm), [2]int64{600, 60}, calm, calm, calm, [2]int64{100, 10})...), Hit, noon},
-		{"over for four minutes", minutesOf(append(append(repeat(20, calm), [2]int64{600, 60}), repeat(4, calm)...)...), Fine, time.Time{}},
+		{"over for four minutes", minutesOf(append(append(repeat(20, calm), [2]int64{600, 60}), repeat(4, calm)...)...), Fine, noon.Add(-3 * time.Minute)},
 		{"a quiet service that is down", minutesOf([2]int64{3, 3}), Hit, noon},
 		{"half an hour does not become usual", minutesOf(append(repeat(29, calm), repeat(31, [2]int64{600, 8})...)...), Hit, noon.Add(-30 * time.Minute)},
 		{"retries hide it", []Minute{{At: noon, Good: 600, Exchanges: 600, Attempts: 700, FirstTryBad: 100, Recovered: 100}}, Covered, noon},
