@@ -1,4 +1,5 @@
 // axe-core in a page, asked for barriers that are serious or worse.
+import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 
@@ -21,4 +22,19 @@ export async function strict(page, rules) {
     return { violations: violations.filter((/** @type {any} */ v) => ['serious', 'critical'].includes(v.impact))
       .map((/** @type {any} */ v) => `${v.id}: ${v.nodes.slice(0, 3).map((/** @type {any} */ n) => n.html.slice(0, 160)).join(' | ')}`) };
   }, rules);
+}
+
+/**
+ * A page that a journey passes: no barrier in either theme, wide or on a phone, and no wider than the screen. VIEWS=all: in all four views.
+ * @param {import('playwright-core').Page} page @param {string} where
+ */
+export async function sound(page, where) {
+  for (const [scheme, width] of /** @type {const} */ ([['light', 1440], ['dark', 390], ['dark', 1440], ['light', 390]].slice(0, process.env.VIEWS === 'all' ? 4 : 2))) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.setViewportSize({ width, height: 900 });
+    assert.deepEqual((await strict(page)).violations, [], `${where}, ${scheme}, ${width}`);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 0, `${where} is too wide at ${width}`);
+  }
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.setViewportSize({ width: 1440, height: 1000 });
 }

@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { strict } from './axe.mjs';
+import { sound } from './axe.mjs';
 import { adminHeaders, base, faultWentOn, launch, menu, person, saved, says, until, watched } from './browser.mjs';
 
 const config = process.env.CONFIG || '';
@@ -47,18 +47,6 @@ on_fail: {finding: {severity: high, owner: team-${service}, due: 14d}}
 accept: [cost, no_fallback, no_match, alerts_away, no_baseline, overlap]
 `;
 const held = 'One read of inventory in five is answered 500', spent = 'Points answers 500 now and then', aborted = 'Some reads of orders are answered 500';
-
-/** @param {import('playwright-core').Page} page @param {string} where */
-async function sound(page, where) {
-  for (const [scheme, width] of /** @type {const} */ ([['light', 1440], ['dark', 390], ['dark', 1440], ['light', 390]].slice(0, process.env.VIEWS === 'all' ? 4 : 2))) {
-    await page.emulateMedia({ colorScheme: scheme });
-    await page.setViewportSize({ width, height: 900 });
-    assert.deepEqual((await strict(page)).violations, [], `${where}, ${scheme}, ${width}`);
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 0, `${where} is too wide at ${width}`);
-  }
-  await page.emulateMedia({ colorScheme: 'light' });
-  await page.setViewportSize({ width: 1440, height: 1000 });
-}
 
 /** From the menu to the page of a scenario that is there. @param {import('playwright-core').Page} page @param {string} title */
 async function opens(page, title) {

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { strict } from './axe.mjs';
+import { sound } from './axe.mjs';
 import { base, launch, menu, says, watched } from './browser.mjs';
 
 /** @type {import('playwright-core').Browser} */
@@ -30,40 +30,29 @@ test('J6: an empty control, a first promise and a first weekly drill in under fi
   const { context, page, sins } = await watched(browser);
   const fill = (/** @type {string} */ name, /** @type {string} */ value) => { steps++; return page.locator(`main [name=${name}]`).first().fill(value); };
   const press = (/** @type {string} */ selector) => { steps++; return page.locator(selector).first().click(); };
-  /** Each page that is passed: no barrier in either theme, wide or on a phone, and no wider than the screen. VIEWS=all: in all four views. */
-  const sound = async (/** @type {string} */ where) => {
-    for (const [scheme, width] of /** @type {const} */ ([['light', 1440], ['dark', 390], ['dark', 1440], ['light', 390]].slice(0, process.env.VIEWS === 'all' ? 4 : 2))) {
-      await page.emulateMedia({ colorScheme: scheme });
-      await page.setViewportSize({ width, height: 900 });
-      assert.deepEqual((await strict(page)).violations, [], `${where}, ${scheme}, ${width}`);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 0, `${where} is too wide at ${width}`);
-    }
-    await page.emulateMedia({ colorScheme: 'light' });
-    await page.setViewportSize({ width: 1440, height: 1000 });
-  };
 
   await page.goto(base + '/');
   assert.equal(new URL(page.url()).pathname, '/signin'); // nobody is let in unasked
   await fill('name', 'admin');
   await fill('password', PASSWORD);
   await press('button.key');
-  await sound('the change of the first password');
+  await sound(page, 'the change of the first password');
   await fill('present', PASSWORD);
   await fill('new', 'a first day of an installation');
   await fill('again', 'a first day of an installation');
   await press('button.key');
-  await sound('an empty overview');
+  await sound(page, 'an empty overview');
   await press('main a[href="/setup"]');
 
   await says(page, /Step 1 of 3/);
-  await sound('step 1');
+  await sound(page, 'step 1');
   await fill('name', 'gw-1');
   await fill('service', 'shop');
   await fill('address', UPSTREAM);
   await press('main button.key');
   await page.locator('#setup-secret pre').nth(1).waitFor();
   const [document, command] = await page.locator('#setup-secret pre').allInnerTexts();
-  await sound('the command');
+  await sound(page, 'the command');
   writeFileSync(join(WORK, 'gw.yaml'), document);
   let said = '';
   gateway = spawn('sh', ['-c', command], { cwd: WORK, detached: true, stdio: ['ignore', 'ignore', 'pipe'],
@@ -72,17 +61,17 @@ test('J6: an empty control, a first promise and a first weekly drill in under fi
   gateway.stderr?.on('data', (text) => { said += text; });
   // The page goes on by itself when the gateway reports.
   await page.waitForFunction(() => /Step 2 of 3/.test(document.querySelector('main')?.innerText || ''), undefined, { timeout: 60_000 });
-  await sound('step 2, waiting for traffic');
+  await sound(page, 'step 2, waiting for traffic');
   const data = /"data":"([^"]+)"/.exec(said)?.[1];
   assert.ok(data, `the gateway does not say where it listens:\n${said}`);
   for (let i = 0; i < 200; i++) assert.equal((await fetch(`http://${data}/orders/${i}`)).status, 200);
   steps++;
   await page.waitForSelector('#promise button.key', { timeout: 60_000 });
-  await sound('step 2');
+  await sound(page, 'step 2');
   await fill('owner', 'team-shop');
   await press('#promise button.key');
   await says(page, /Step 3 of 3/);
-  await sound('step 3');
+  await sound(page, 'step 3');
   await page.locator('select[name=day]').selectOption({ label: 'Tuesday' });
   steps++;
   // What preflight refuses unless it is meant: a new house has hardly any traffic.
@@ -90,7 +79,7 @@ test('J6: an empty control, a first promise and a first weekly drill in under fi
   if (await page.locator('input[name=accept]').count()) await press('button:has-text("Look again")');
   await press('#drill button.key.large');
   await says(page, /All is set up/);
-  await sound('the end of the setup');
+  await sound(page, 'the end of the setup');
   await menu(page, 'SLOs');
   await says(page, /shop/i);
   await menu(page, 'Game days');
