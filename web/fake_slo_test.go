@@ -37,8 +37,8 @@ func (h *house) Attribution(_ context.Context, o slo.Objective, _ string, _, to 
 	}), nil
 }
 
-// Backtest replays an even month with two accidents.
-func (h *house) Backtest(_ context.Context, o slo.Objective, p slo.Policy, _ string, _, to time.Time) (slo.Backtest, error) {
+// Backtests replays an even month with two accidents.
+func (h *house) Backtests(_ context.Context, all []slo.Objective, p slo.Policy, _ string, _, to time.Time) ([]slo.Backtest, error) {
 	if to.IsZero() {
 		to = h.now
 	}
@@ -51,7 +51,11 @@ func (h *house) Backtest(_ context.Context, o slo.Objective, p slo.Policy, _ str
 		}
 		slots = append(slots, s)
 	}
-	return slo.Try(o, p, slots, from, to.Truncate(time.Hour), time.Hour), h.broken
+	var out []slo.Backtest
+	for _, o := range all {
+		out = append(out, slo.Try(o, p, slots, from, to.Truncate(time.Hour), time.Hour))
+	}
+	return out, h.broken
 }
 
 func (h *house) Causes(_ context.Context, service, _ string, from, to time.Time) ([]slo.Cause, error) {

@@ -157,10 +157,13 @@ func (s *Server) replayPolicy(v view, part *PolicyPart, inForce []freeze.Policy,
 
 func (s *Server) replayUnder(v view, st *slo.Status, p freeze.Policy, from time.Time) (slo.Backtest, error) {
 	key := "policy\x00" + st.Objective.ID + "\x00" + st.Env + "\x00" + p.Revision() + "\x00" + slo.TargetPercent(st.Objective.TargetPPB) + "\x00" + st.Objective.Window.String()
-	b, _, err := s.replays.get(key, v.now, func() (slo.Backtest, error) {
-		return s.cfg.Promises.Backtest(v.r.Context(), st.Objective, p.Levels, st.Env, from, st.DataUntil)
+	b, _, err := s.replays.get(key, v.now, func() ([]slo.Backtest, error) {
+		return s.cfg.Promises.Backtests(v.r.Context(), []slo.Objective{st.Objective}, p.Levels, st.Env, from, st.DataUntil)
 	})
-	return b, err
+	if err != nil {
+		return slo.Backtest{}, err
+	}
+	return b[0], nil
 }
 
 func (l lang) trialRow(st *slo.Status, is, then slo.Backtest) TrialRow {

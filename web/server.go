@@ -22,7 +22,7 @@ type Server struct {
 	hub    *hub
 	// What takes long to look back at.
 	portions memo[[]slo.Portion]
-	replays  memo[slo.Backtest]
+	replays  memo[[]slo.Backtest]
 	drills   memo[scenario.Scenario]
 	retried  memo[tried]
 	quarter  memo[[]readyTrend]
@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{cfg: cfg, assets: c.assets, pages: c.pages, hub: newHub(),
-		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[slo.Backtest]{keep: time.Minute, most: 100},
+		portions: memo[[]slo.Portion]{keep: 30 * time.Second, most: 400}, replays: memo[[]slo.Backtest]{keep: time.Minute, most: 100},
 		retried: memo[tried]{keep: triesKept, most: 50},
 		quarter: memo[[]readyTrend]{keep: readyKept, most: 2}, drills: memo[scenario.Scenario]{keep: time.Hour, most: 1000}, engines: newEngines(), changes: memo[[]explain.Change]{keep: 10 * time.Minute, most: 20}}, nil
 }

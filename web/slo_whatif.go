@@ -101,26 +101,25 @@ func (s *Server) whatIf(r *http.Request, v view, st *slo.Status, page *sloView) 
 		}
 		other = rolling(other, d)
 	}
-	var is, then slo.Backtest
-	var errIs, err error
-	together(func() { is, errIs = s.replay(r, v, o, st) }, func() { then, err = s.replay(r, v, other, st) })
-	if err = errors.Join(errIs, err); err != nil {
+	both, err := s.replay(r, v, o, other, st)
+	if err != nil {
 		w.Trouble = v.say("This promise cannot be replayed: %s.", err)
 		if !errors.Is(err, slo.ErrTerms) {
 			w.Trouble = s.read(v, "The replay", err)
 		}
 		return
 	}
+	is, then := both[0], both[1]
 	w.Rows = v.compare(o, other, is, then)
 	w.Note = v.say("Both replayed over %s in steps of %s: %s failures of %s.", v.lasting(is.To.Sub(is.From)), v.lasting(is.Step), slo.Count(is.Bad), slo.Count(is.Valid))
 }
 
-func (s *Server) replay(r *http.Request, v view, o slo.Objective, st *slo.Status) (slo.Backtest, error) {
-	key := o.ID + "\x00" + st.Env + "\x00" + slo.TargetPercent(o.TargetPPB) + "\x00" + o.Window.String()
-	b, _, err := s.replays.get(key, v.now, func() (slo.Backtest, error) {
-		return s.cfg.Promises.Backtest(r.Context(), o, s.cfg.PolicyFor(o.Service, st.Env), st.Env, st.From, st.DataUntil)
+func (s *Server) replay(r *http.Request, v view, o, other slo.Objective, st *slo.Status) ([]slo.Backtest, error) {
+	key := strings.Join([]string{o.ID, st.Env, slo.TargetPercent(o.TargetPPB), o.Window.String(), slo.TargetPercent(other.TargetPPB), other.Window.String()}, "\x00")
+	both, _, err := s.replays.get(key, v.now, func() ([]slo.Backtest, error) {
+		return s.cfg.Promises.Backtests(r.Context(), []slo.Objective{o, other}, s.cfg.PolicyFor(o.Service, st.Env), st.Env, st.From, st.DataUntil)
 	})
-	return b, err
+	return both, err
 }
 
 func (l lang) compare(o, other slo.Objective, is, then slo.Backtest) []WhatIfRow {

@@ -17,8 +17,9 @@ import (
 type Promises interface {
 	// Attribution puts every failure of [from, to) down to one cause.
 	Attribution(ctx context.Context, o slo.Objective, env string, from, to time.Time) ([]slo.Portion, error)
-	// Backtest replays o under p.
-	Backtest(ctx context.Context, o slo.Objective, p slo.Policy, env string, from, to time.Time) (slo.Backtest, error)
+	// Backtests replays objectives that differ in target and window alone under p, over
+	// the same counts.
+	Backtests(ctx context.Context, all []slo.Objective, p slo.Policy, env string, from, to time.Time) ([]slo.Backtest, error)
 	Causes(ctx context.Context, service, env string, from, to time.Time) ([]slo.Cause, error)
 	Transitions(ctx context.Context, service string, since time.Time, limit int) ([]slo.Transition, error)
 	Revisions(ctx context.Context, id string, limit int) ([]slo.Objective, error)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,36 +38,53 @@ func (s *Store) Revisions(ctx context.Context, id string, limit int) ([]slo.Obje
 // Backtest runs o under p over what is kept: by minutes as far back as those are,
 // else by hours. It says how fine it could look.
 func (s *Store) Backtest(ctx context.Context, o slo.Objective, p slo.Policy, env string, from, to time.Time) (slo.Backtest, error) {
-	if o.Spec().Indicator.Kind == slo.Composite {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w: composites are not replayed; replay their members", o.ID, slo.ErrTerms)
+	all, err := s.Backtests(ctx, []slo.Objective{o}, p, env, from, to)
+	if err != nil {
+		return slo.Backtest{}, err
 	}
-	start, _, _ := o.At(from).Span(from)
+	return all[0], nil
+}
+
+// Backtests is Backtest of several that differ in target and window alone: what was
+// counted is read once, so that they are compared over the same counts.
+func (s *Store) Backtests(ctx context.Context, all []slo.Objective, p slo.Policy, env string, from, to time.Time) ([]slo.Backtest, error) {
+	o := all[0]
+	if o.Spec().Indicator.Kind == slo.Composite {
+		return nil, fmt.Errorf("backtest %s: %w: composites are not replayed; replay their members", o.ID, slo.ErrTerms)
+	}
+	start := from
+	for _, x := range all {
+		if at, _, _ := x.At(from).Span(from); at.Before(start) {
+			start = at
+		}
+	}
 	step := time.Minute
 	if o.Sliced() {
 		start = start.Add(-o.Spec().Indicator.Limit)
 	}
-	var oldest *time.Time
-	err := s.db.QueryRow(ctx, `select min(at) from service_minute where service = @service and env = @env`,
-		pgx.StrictNamedArgs{"service": o.Service, "env": env}).Scan(&oldest)
+	var oldest, firstHour *time.Time
+	err := s.db.QueryRow(ctx, `select (select min(at) from service_minute where service = @service and env = @env), (select min(at) from service_hour where service = @service and env = @env)`,
+		pgx.StrictNamedArgs{"service": o.Service, "env": env}).Scan(&oldest, &firstHour)
 	if err != nil {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w", o.ID, err)
-	}
-	var firstHour *time.Time
-	if err := s.db.QueryRow(ctx, `select min(at) from service_hour where service = @service and env = @env`,
-		pgx.StrictNamedArgs{"service": o.Service, "env": env}).Scan(&firstHour); err != nil {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w", o.ID, err)
+		return nil, fmt.Errorf("backtest %s: %w", o.ID, err)
 	}
 	from, to = from.Truncate(time.Minute), to.Truncate(time.Minute)
 	if oldest != nil && firstHour != nil && oldest.After(start) && firstHour.Before(oldest.Truncate(time.Hour)) {
 		if o.Sliced() {
-			return slo.Backtest{}, fmt.Errorf("backtest %s: %w: slices need minutes, which are kept from %s on only", o.ID, slo.ErrTerms, slo.Clock(*oldest))
+			return nil, fmt.Errorf("backtest %s: %w: slices need minutes, which are kept from %s on only", o.ID, slo.ErrTerms, slo.Clock(*oldest))
 		}
 		step = time.Hour
 		from, to, start = from.Truncate(time.Hour), to.Truncate(time.Hour), start.Truncate(time.Hour)
 	}
 	slots, err := series(ctx, s.db, o, env, start, to, step)
 	if err != nil {
-		return slo.Backtest{}, fmt.Errorf("backtest %s: %w", o.ID, err)
+		return nil, fmt.Errorf("backtest %s: %w", o.ID, err)
 	}
-	return slo.Try(o, p, slots, from, to, step), nil
+	out := make([]slo.Backtest, len(all))
+	var wg sync.WaitGroup
+	for i, x := range all {
+		wg.Go(func() { out[i] = slo.Try(x, p, slots, from, to, step) })
+	}
+	wg.Wait()
+	return out, nil
 }

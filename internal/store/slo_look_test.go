@@ -1,6 +1,7 @@
 package store
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -177,6 +178,15 @@ func TestBacktestOverWhatIsKept(t *testing.T) {
 	lax.TargetPPB = 990_000_000
 	if got, err := s.Backtest(t.Context(), lax, slo.DefaultPolicy(), "prod", from, sloNoon); err != nil || got.Freezes != 0 || got.WorstPPM >= 1_000_000 {
 		t.Errorf("at 99 %%: %d freezes, %d ppm, %v", got.Freezes, got.WorstPPM, err)
+	}
+	// Read at once for several, it is for each what it is alone.
+	lax.Window = 6 * time.Hour
+	alone, err := s.Backtest(t.Context(), lax, slo.DefaultPolicy(), "prod", from, sloNoon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if both, err := s.Backtests(t.Context(), []slo.Objective{lax, o}, slo.DefaultPolicy(), "prod", from, sloNoon); err != nil || !reflect.DeepEqual(both, []slo.Backtest{alone, strict}) {
+		t.Errorf("at once:\n%+v, %v, alone\n%+v\n%+v", both, err, alone, strict)
 	}
 	// With the minutes gone, hours tell.
 	exec(t, db, `delete from service_minute where at < @at`, pgx.StrictNamedArgs{"at": sloNoon.Add(-30 * time.Hour)})
