@@ -13,7 +13,7 @@ import (
 
 // A month of minutes is read for a forecast: no arithmetic on each row.
 // The minutes of a month come in their order but for a few days that are still written
-// to, so PostgreSQL is not asked to sort them, which it would do on disk.
+// to, so PostgreSQL is not asked to sort them: they are read while it goes on.
 const minutesSQL = `
 select at, good + bad as valid, bad, chaos_bad
 from service_minute where service = @service and env = @env and at >= @from and at < @to and good + bad > 0`

@@ -33,13 +33,15 @@ func Open(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 // among workers: it guesses the rows of a partitioned ledger too high, and takes
 // seconds, or every core there is, over what then runs for milliseconds. 16 MB are
 // what a day of minutes of some hundred services takes to be summed without the disk.
+// Each query is planned for what it asks: the plan for anything, which PostgreSQL tries
+// from the sixth time on, took 0.6 to 2.4 s over a month of minutes where 10 ms do.
 func Config(dsn string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, `set jit = off; set max_parallel_workers_per_gather = 0; set work_mem = '16MB'`)
+		_, err := c.Exec(ctx, `set jit = off; set max_parallel_workers_per_gather = 0; set work_mem = '16MB'; set plan_cache_mode = force_custom_plan`)
 		return err
 	}
 	return cfg, nil
