@@ -72,6 +72,9 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 		if end := a.x(v.now); sp.Anchor == "start" && end+wide(sp.Text) > a.x(coming[0].at) {
 			if begin, err := strconv.ParseFloat(sp.X, 64); err == nil && begin > wide(sp.Text) {
 				sp.TextX, sp.Dx, sp.Anchor = sp.X, "-7", "end"
+				if begin < onPhone*wide(sp.Text) { // there it would lie on the name of the lane
+					sp.TextClass += " wider"
+				}
 			} else {
 				sp.Text = ""
 			}
@@ -105,6 +108,9 @@ func (s *Server) dayLanes(v view, a axis) dayHours {
 	slices.Reverse(h.incidents)
 	return h
 }
+
+// onPhone is how much more of its width a label takes on a phone than on a desk.
+const onPhone = 4
 
 // wide is about how much of the day's width a label takes, in percent: a Chinese
 // character takes two letters' room.
