@@ -36,17 +36,11 @@ func (s *Server) helper(w http.ResponseWriter, r *http.Request, what string) boo
 // asked sends a form in which nothing is written on to a handler of the API, and says
 // what was wrong.
 func (s *Server) asked(w http.ResponseWriter, r *http.Request, call http.HandlerFunc, path map[string]string, body any, wrong string) bool {
-	status, text := relay(r, call, http.MethodPost, path, body)
-	if text == "" {
-		s.Changed(topicDrills)
-		return true
-	}
-	s.trouble(w, s.look(r), status, wrong, sentence(text))
-	return false
+	return s.filled(w, r, nil, "", call, path, body, wrong)
 }
 
-// filled sends a form on to a handler of the API. Where that refuses it, its page is shown
-// again.
+// filled is asked for a form in which something is written: where it is refused, its page
+// is shown again.
 func (s *Server) filled(w http.ResponseWriter, r *http.Request, page pageAgain, form string, call http.HandlerFunc, path map[string]string, body any, wrong string) bool {
 	status, text := relay(r, call, http.MethodPost, path, body)
 	if text == "" {

@@ -51,13 +51,13 @@ type pageAgain func(w http.ResponseWriter, r *http.Request, f Refused)
 func (p pageAgain) plain(w http.ResponseWriter, r *http.Request) { p(w, r, Refused{}) }
 
 // refuse shows the page of a form again. Who may not, what is not there, and what failed
-// stands on a page of its own.
+// stands on a page of its own, as does the refusal of a form without one (nil).
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, page pageAgain, form string, status int, title, text string) {
-	switch status {
-	case http.StatusBadRequest, http.StatusConflict, http.StatusUnprocessableEntity:
-		v := s.look(r)
-		page(w, r, Refused{form: form, text: v.tell(v.word(text)), typed: r.PostForm, status: status})
-	default:
-		s.trouble(w, s.look(r), status, title, text)
+	mendable := status == http.StatusBadRequest || status == http.StatusConflict || status == http.StatusUnprocessableEntity
+	v := s.look(r)
+	if !mendable || page == nil {
+		s.trouble(w, v, status, title, text)
+		return
 	}
+	page(w, r, Refused{form: form, text: v.tell(v.word(text)), typed: r.PostForm, status: status})
 }

@@ -78,7 +78,7 @@ func (d documentDesk) follow(ctx context.Context) error {
 	for {
 		err := src.Follow(ctx, func(doc source.Document) error {
 			err := d.take(ctx, doc)
-			if err != nil && ctx.Err() == nil && err != source.ErrAgain {
+			if err != nil && ctx.Err() == nil && err != source.ErrAgain { // which alone says that nothing is wrong
 				d.c.log.Warn("a change of the documents is not taken in", "hash", doc.Hash, "err", err)
 			}
 			return err

@@ -11,9 +11,9 @@ import (
 	"breakwater/slo"
 )
 
-// A month of minutes is read for a forecast: no arithmetic on each row.
-// The minutes of a month come in their order but for a few days that are still written
-// to, so PostgreSQL is not asked to sort them: they are read while it goes on.
+// A month of minutes is read for a forecast: no arithmetic on each row, and no sorting
+// before the first one comes. They are in their order but for the last few days, which
+// are still written to; plainSeries puts those right.
 const minutesSQL = `
 select at, good + bad as valid, bad, chaos_bad
 from service_minute where service = @service and env = @env and at >= @from and at < @to and good + bad > 0`
